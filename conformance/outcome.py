@@ -1,0 +1,88 @@
+"""What came of a scenario: findings, fault reports and the outcome (data; nothing here prints or decides)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Outcome(StrEnum):
+    """What became of a scenario on a target (design.md section 8)."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INERT = "inert"
+    NOT_OBSERVABLE = "not-observable"
+    INDETERMINATE = "indeterminate"
+    HARNESS_ERROR = "harness-error"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A requirement seen broken."""
+
+    id: str
+    """Name of the check or invariant, such as `unbounded-await` or `metadata.ack_timeout`."""
+    requirements: tuple[str, ...]
+    """Ids such as `R5`."""
+    expected: str
+    actual: str
+    sample: str | None = None
+    """`split/id`, when the finding belongs to one sample."""
+    deadline: str | None = None
+    """The deadline that should have acted, by its name in the client's Deadlines, with its seconds."""
+    details: tuple[str, ...] = ()
+    """More lines: stacks, journal excerpts."""
+
+
+@dataclass(frozen=True)
+class FaultReport:
+    """What a fault did on one connection."""
+
+    name: str
+    index: int
+    """Position in the scenario's list of faults."""
+    connection: int | None
+    state: str
+    """armed, triggered or observed."""
+    evidence: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ScenarioResult:
+    """One scenario on one target."""
+
+    id: str
+    title: str
+    requires: tuple[str, ...]
+    outcome: Outcome
+    findings: tuple[Finding, ...] = ()
+    faults: tuple[FaultReport, ...] = ()
+    reason: str = ""
+    """Why it is inert, not observable, indeterminate, skipped or a harness error."""
+    virtual_s: float = 0.0
+    """Loop time the scenario took."""
+    real_s: float = 0.0
+    """Wall time the scenario took."""
+    last_events: tuple[str, ...] = ()
+    """The last events of both sides on one time line, ready to print (only kept for what did not pass)."""
+    reproduce: str = ""
+    """One command that runs this scenario again the same way."""
+    trace_path: str | None = None
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """A whole run."""
+
+    results: tuple[ScenarioResult, ...]
+    seed: int
+    target: str
+    clock: str
+    client: str
+    real_s: float
+    interrupted: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+    """Versions of Python and of the libraries in use."""

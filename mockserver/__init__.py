@@ -1,0 +1,1 @@
+"""A fake full-duplex realtime server that scripts faults. Imports `scenarios`, never `client`."""

@@ -1,0 +1,1 @@
+"""The shared catalogue of scenarios and the schema of scenarios and faults. Imports nothing of this project."""
