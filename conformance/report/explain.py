@@ -1,0 +1,91 @@
+"""One result told in lines: what a person needs to see why a scenario did not pass.
+
+The console shows these lines and JUnit carries them in its failure text, so both tell the same story.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult
+from conformance.report.escape import block, one_line
+from conformance.report.tally import KINDS
+
+EVENTS_LIMIT = 40
+"""Last events shown (lines)."""
+EVIDENCE_LIMIT = 400
+"""Characters of a fault's evidence that are shown (count)."""
+
+
+def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str]:
+    """The lines below a scenario's heading.
+
+    Args:
+        result: any result; one that passed without faults gives no lines.
+        requirements: text of each requirement by its id (`R13`); an id that is missing is shown alone.
+    Returns: printable lines, two spaces in; what came from outside stands behind `| ` or a label.
+    """
+    lines: list[str] = []
+    if result.reason:
+        lines += _labelled("reason", result.reason)
+    for finding in result.findings:
+        lines += _finding(finding, requirements)
+    if result.outcome is not Outcome.PASS and not result.findings:
+        lines += _requirements(result.requires, requirements)
+    if result.faults:
+        lines.append("  faults")
+        lines += [f"    {_fault(fault)}" for fault in result.faults]
+    if result.last_events:
+        lines.append("  last events, both sides")
+        lines += [f"    | {line}" for line in block(result.last_events, limit=EVENTS_LIMIT)]
+    if result.trace_path:
+        lines += _labelled("trace", result.trace_path)
+    if result.reproduce:
+        lines += _labelled("reproduce", result.reproduce)
+    return lines
+
+
+def needs_explaining(result: ScenarioResult) -> bool:
+    """Whether a reader must be told more than the outcome: everything counted as failed."""
+    return KINDS[result.outcome] == "failed"
+
+
+def heading(result: ScenarioResult) -> str:
+    """Outcome, id and title on one printable line."""
+    return f"{result.outcome.value.upper()} {one_line(result.id, 200)}: {one_line(result.title, 200)}"
+
+
+def _finding(finding: Finding, requirements: Mapping[str, str]) -> list[str]:
+    lines = [f"  finding    {one_line(finding.id, 200)}"]
+    lines += _requirements(finding.requirements, requirements)
+    if finding.sample is not None:
+        lines += _labelled("sample", finding.sample)
+    lines += _labelled("expected", finding.expected)
+    lines += _labelled("actual", finding.actual)
+    if finding.deadline is not None:
+        lines += _labelled("deadline", f"{finding.deadline} should have acted")
+    lines += [f"    | {line}" for line in block(finding.details)]
+    return lines
+
+
+def _requirements(ids: tuple[str, ...], texts: Mapping[str, str]) -> list[str]:
+    lines = []
+    for number in ids:
+        text = texts.get(number, "")
+        shown = one_line(" ".join(text.split()), 300)
+        lines.append(f"    {one_line(number, 40):<8} {shown}".rstrip())
+    return lines
+
+
+def _fault(fault: FaultReport) -> str:
+    where = "no connection" if fault.connection is None else f"connection {fault.connection}"
+    evidence = json.dumps(fault.evidence, default=str, sort_keys=True) if fault.evidence else "no evidence"
+    name = one_line(fault.name, 100)
+    return (
+        f"{name} #{fault.index}, {where}: {one_line(fault.state, 40)}; {one_line(evidence, EVIDENCE_LIMIT)}"
+    )
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    return [f"  {label:<10} {one_line(text)}"]
