@@ -1,0 +1,44 @@
+"""Time for the code under test: a loop whose clock jumps, a loop whose clock does not, one set of hooks for both."""
+
+from conformance.clock.hooks import HookedLoop, RealLoop
+from conformance.clock.loop import Livelock, VirtualLoop
+from conformance.clock.run import (
+    ClockError,
+    LeakedTasks,
+    LivelockError,
+    TimersEmpty,
+    close_loop,
+    run_virtual,
+)
+from conformance.clock.sockets import (
+    bytes_acked,
+    supported,
+    unacked_bytes,
+    unread_bytes,
+    unsent_bytes,
+)
+from conformance.clock.tasks import SIDE, Side, describe, install_task_factory, side_of, tasks_of
+
+__all__ = [
+    "SIDE",
+    "ClockError",
+    "HookedLoop",
+    "LeakedTasks",
+    "Livelock",
+    "LivelockError",
+    "RealLoop",
+    "Side",
+    "TimersEmpty",
+    "VirtualLoop",
+    "bytes_acked",
+    "close_loop",
+    "describe",
+    "install_task_factory",
+    "run_virtual",
+    "side_of",
+    "supported",
+    "tasks_of",
+    "unacked_bytes",
+    "unread_bytes",
+    "unsent_bytes",
+]

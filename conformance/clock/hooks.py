@@ -1,0 +1,121 @@
+"""What both loops share: hooks at connect, one executor thread whose jobs are counted, tasks with sides."""
+
+import asyncio
+import concurrent.futures
+import socket
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from conformance.clock.tasks import SIDE, Side, install_task_factory
+
+T = TypeVar("T")
+
+
+class HookedLoop(asyncio.SelectorEventLoop):
+    """A selector loop that lets the harness see connections, jobs and transports without touching the client."""
+
+    def __init__(self, selector: Any = None) -> None:
+        super().__init__(selector)
+        self.client_sndbuf_bytes: int | None = None
+        """SO_SNDBUF of sockets connected from now on (bytes; the kernel doubles it); None leaves the default."""
+        self.on_connect: Callable[[socket.socket], None] | None = None
+        """Called in the task that connects, in the same step as connect(): the local port is known, and no
+        callback of the accepting side has run yet."""
+        self._jobs: dict[concurrent.futures.Future[Any], str] = {}
+        self._made: weakref.WeakKeyDictionary[asyncio.BaseTransport, Side] = weakref.WeakKeyDictionary()
+        # One thread: two jobs never race, so their order is the same in every run.
+        self.set_default_executor(
+            concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="conformance")
+        )
+        install_task_factory(self)
+
+    # --- connections -------------------------------------------------------------------------------------------
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        if self.client_sndbuf_bytes is not None:
+            # Before connect(): later the window has been negotiated for the larger buffer.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.client_sndbuf_bytes)
+        await super().sock_connect(sock, address)
+
+    def _sock_connect(self, fut: asyncio.Future[None], sock: socket.socket, address: Any) -> None:
+        """The step of asyncio's `sock_connect` that makes the system call (3.11 to 3.14 alike).
+
+        The public `sock_connect` gives no place between the call and the first turn of the accepting side; a bind
+        beforehand would, but a bound port cannot be used again for 60 s, and a fuzz run needs more than there are.
+        """
+        super()._sock_connect(fut, sock, address)  # type: ignore[misc]
+        if fut.done() and fut.exception() is not None:
+            return
+        self._connecting(fut, sock, address)
+        if self.on_connect is not None:
+            self.on_connect(sock)
+
+    def _connecting(self, fut: asyncio.Future[None], sock: socket.socket, address: Any) -> None:
+        """For the virtual loop: a connection is on its way."""
+
+    def transport_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made[transport] = SIDE.get()
+
+    def _make_socket_transport(self, sock: socket.socket, *args: Any, **kwargs: Any) -> asyncio.Transport:
+        # Private, but the only place where every TCP transport passes, ours and the libraries'.
+        transport: asyncio.Transport = super()._make_socket_transport(sock, *args, **kwargs)  # type: ignore[misc]
+        self.transport_made(transport)
+        return transport
+
+    def open_transports(self, side: Side | None = None) -> list[asyncio.BaseTransport]:
+        """The socket transports whose socket is not closed, in the order of their creation.
+
+        Args:
+            side: only those made in the context of this side; None for all.
+        """
+        return [
+            transport
+            for transport, its in list(self._made.items())
+            if (side is None or its == side) and transport.get_extra_info("socket").fileno() != -1
+        ]
+
+    # --- jobs in threads ---------------------------------------------------------------------------------------
+
+    def set_default_executor(self, executor: concurrent.futures.ThreadPoolExecutor) -> None:  # type: ignore[override]
+        super().set_default_executor(executor)
+        self.executor = executor
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: concurrent.futures.Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """As in asyncio (`asyncio.to_thread` and `getaddrinfo` come here too); a job in any executor is counted."""
+        self._check_closed()  # type: ignore[attr-defined]
+        job = (self.executor if executor is None else executor).submit(func, *args)
+        future = asyncio.wrap_future(job, loop=self)
+        # In this order: the job counts as ended only after its result has been handed to the loop. The other way
+        # round the clock could jump between the two.
+        self._jobs[job] = getattr(func, "__qualname__", repr(func))
+        self.job_started()
+        job.add_done_callback(self._job_ended_in_thread)
+        return future
+
+    @property
+    def jobs(self) -> list[str]:
+        """Names of the executor jobs that have not ended, oldest first (a cancelled await does not end a job)."""
+        return [what for job, what in list(self._jobs.items()) if not job.done()]
+
+    def job_futures(self) -> list[concurrent.futures.Future[Any]]:
+        """The same jobs, to be waited for by a thread that is not in the loop."""
+        return list(self._jobs)
+
+    def job_started(self) -> None:
+        """For the virtual loop: there is one more job to wait for."""
+
+    def _job_ended_in_thread(self, job: concurrent.futures.Future[Any]) -> None:
+        try:
+            self.call_soon_threadsafe(self.job_ended, job)
+        except RuntimeError:  # the loop was closed before its job ended: close_loop has named the job
+            return
+
+    def job_ended(self, job: concurrent.futures.Future[Any]) -> None:
+        self._jobs.pop(job, None)
+
+
+class RealLoop(HookedLoop):
+    """The wall clock, with the same hooks, task factory and executor as the virtual loop."""

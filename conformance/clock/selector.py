@@ -1,0 +1,50 @@
+"""poll(), wrapped: every select() of the loop is answered by the loop itself.
+
+poll() and not epoll: its events come in the order of registration, epoll's in the order in which the kernel noticed.
+"""
+
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+Events = list[tuple[selectors.SelectorKey, int]]
+
+
+class RestingSelector(selectors.PollSelector):
+    """A PollSelector that asks the loop what to do, and remembers which descriptors read and write."""
+
+    def __init__(self, select: Callable[[float | None], Events]) -> None:
+        super().__init__()
+        self._ask = select
+        self.reading: set[int] = set()
+        self.writing: set[int] = set()
+
+    def select(self, timeout: float | None = None) -> Events:
+        return self._ask(timeout)
+
+    def poll(self, real_s: float) -> Events:
+        """The real poll, for at most `real_s` seconds of real time."""
+        return super().select(real_s)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().register(fileobj, events, data)
+        self._note(key)
+        return key
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().modify(fileobj, events, data)
+        self._note(key)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        self.reading.discard(key.fd)
+        self.writing.discard(key.fd)
+        return key
+
+    def _note(self, key: selectors.SelectorKey) -> None:
+        for event, fds in ((selectors.EVENT_READ, self.reading), (selectors.EVENT_WRITE, self.writing)):
+            if key.events & event:
+                fds.add(key.fd)
+            else:
+                fds.discard(key.fd)
