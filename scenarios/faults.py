@@ -8,9 +8,12 @@ keeps the three in step.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from scenarios.errors import Broken, impossible, known
+from scenarios.names import CLIENT_EVENTS, DIALECT_SPELLINGS, SERVER_EVENTS
 
 LOGICAL_EVENTS: frozenset[str] = frozenset(
     {
@@ -21,6 +24,8 @@ LOGICAL_EVENTS: frozenset[str] = frozenset(
     }
 )
 """Event names that stand for both dialects' spellings (protocol.md 0)."""
+
+Trigger = Literal["required", "optional", "none"]
 
 
 class Layer(StrEnum):
@@ -45,6 +50,27 @@ class On(BaseModel):
     nth: Annotated[int, Field(ge=1)] = 1
     """Which occurrence on this connection, counted from 1."""
 
+    @model_validator(mode="after")
+    def _one_known_event(self) -> Self:
+        if (self.received is None) == (self.sent is None):
+            which = "neither `received` nor `sent`" if self.received is None else "both `received` and `sent`"
+            raise impossible([Broken((), which, "give exactly one of received, sent")])
+        if self.received is not None and self.received not in CLIENT_EVENTS:
+            raise impossible([Broken(("received",), *_unknown_event(self.received, CLIENT_EVENTS))])
+        if self.sent is not None and self.sent not in SERVER_EVENTS:
+            raise impossible([Broken(("sent",), *_unknown_event(self.sent, SERVER_EVENTS))])
+        return self
+
+
+def _unknown_event(name: str, events: frozenset[str]) -> tuple[str, str]:
+    if name in DIALECT_SPELLINGS and DIALECT_SPELLINGS[name] in events:
+        return f"{name!r} is one dialect's spelling", f"use the logical name {DIALECT_SPELLINGS[name]!r}"
+    other = SERVER_EVENTS if events is CLIENT_EVENTS else CLIENT_EVENTS
+    if name in other:
+        side = "sent" if events is CLIENT_EVENTS else "received"
+        return f"{name!r} goes the other way", f"it is an event the server has {side}; use `{side}`"
+    return f"unknown event {name!r}", known(name, events)
+
 
 class FaultBase(BaseModel):
     """What every fault has: when it triggers, for how long, and on which connection it is armed."""
@@ -53,6 +79,8 @@ class FaultBase(BaseModel):
 
     name: ClassVar[str]
     layer: ClassVar[Layer]
+    trigger: ClassVar[Trigger] = "optional"
+    """Whether `on` or `at_s` must, may or cannot be given."""
     on: On | None = None
     """Trigger: this event. Without `on` and `at_s` the fault acts whenever its own moment comes."""
     at_s: Annotated[float, Field(ge=0)] | None = None
@@ -66,16 +94,23 @@ class FaultBase(BaseModel):
     connection: Annotated[int, Field(ge=1)] | None = None
     """Only on this connection of the server, counted from 1 in order of acceptance."""
 
+    @model_validator(mode="after")
+    def _one_trigger(self) -> Self:
+        if self.on is not None and self.at_s is not None:
+            raise impossible([Broken(("at_s",), "both `on` and `at_s`", "a fault has one trigger")])
+        return self
+
 
 class StopReading(FaultBase):
     """The peer stops reading its socket and keeps writing to it."""
 
     name: ClassVar[str] = "stop_reading"
     layer: ClassVar[Layer] = Layer.TRANSPORT
+    trigger: ClassVar[Trigger] = "required"
     buffer_bytes: Annotated[int, Field(ge=1024)] | None = 4096
-    """Socket buffers on both ends (SO_RCVBUF and the client's SO_SNDBUF); None leaves the system's, which swallow megabytes."""
+    """SO_RCVBUF here and SO_SNDBUF at the client; None: the system's, which hold megabytes."""
     proof: Literal["write_blocked", "unread"] = "write_blocked"
-    """What counts as having bitten: a write of the client pending for over 1 s, or bytes left unread for over 1 s."""
+    """What counts as having bitten: a write of the client pending, or bytes left unread, for over 1 s."""
 
 
 class ResetPeer(FaultBase):
@@ -83,6 +118,7 @@ class ResetPeer(FaultBase):
 
     name: ClassVar[str] = "reset_peer"
     layer: ClassVar[Layer] = Layer.TRANSPORT
+    trigger: ClassVar[Trigger] = "required"
 
 
 class NoSessionCreated(FaultBase):
@@ -90,6 +126,7 @@ class NoSessionCreated(FaultBase):
 
     name: ClassVar[str] = "no_session_created"
     layer: ClassVar[Layer] = Layer.SESSION
+    trigger: ClassVar[Trigger] = "none"
 
 
 class LateSessionClosed(FaultBase):
@@ -97,6 +134,7 @@ class LateSessionClosed(FaultBase):
 
     name: ClassVar[str] = "late_session_closed"
     layer: ClassVar[Layer] = Layer.SESSION
+    trigger: ClassVar[Trigger] = "none"
     delay_s: Annotated[float, Field(gt=0)]
     """Seconds between reading `session.close` and sending `session.closed`."""
 
@@ -106,6 +144,7 @@ class NoSessionClosed(FaultBase):
 
     name: ClassVar[str] = "no_session_closed"
     layer: ClassVar[Layer] = Layer.SESSION
+    trigger: ClassVar[Trigger] = "none"
 
 
 class ErrorEvent(FaultBase):
@@ -113,6 +152,7 @@ class ErrorEvent(FaultBase):
 
     name: ClassVar[str] = "error_event"
     layer: ClassVar[Layer] = Layer.SESSION
+    trigger: ClassVar[Trigger] = "required"
     code: str | None = "runtime_append_failed"
     """The error's code (protocol.md 11.2); None sends null."""
     message: str = "scripted error"
@@ -135,6 +175,7 @@ class SwallowCancellation(FaultBase):
 
     name: ClassVar[str] = "swallow_cancellation"
     layer: ClassVar[Layer] = Layer.SEAM
+    trigger: ClassVar[Trigger] = "none"
     write: str = "playback.ack"
     """The client event whose write is stubborn."""
     nth: Annotated[int, Field(ge=1)] = 1
@@ -142,12 +183,19 @@ class SwallowCancellation(FaultBase):
     cancellations: Annotated[int, Field(ge=1)] = 1
     """How many cancellations are suppressed."""
 
+    @model_validator(mode="after")
+    def _known_write(self) -> Self:
+        if self.write not in CLIENT_EVENTS:
+            raise impossible([Broken(("write",), *_unknown_event(self.write, CLIENT_EVENTS))])
+        return self
+
 
 class NoTransport(FaultBase):
     """The client's socket hides its transport, as after a library upgrade that moved the attribute."""
 
     name: ClassVar[str] = "no_transport"
     layer: ClassVar[Layer] = Layer.SEAM
+    trigger: ClassVar[Trigger] = "none"
 
 
 FAULTS: dict[str, type[FaultBase]] = {

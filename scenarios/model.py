@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
 
+from scenarios.errors import Broken, impossible
 from scenarios.faults import FaultBase
+from scenarios.rules import (
+    SINGLE_SAMPLE_ID,
+    clip_rules,
+    cross_rules,
+    deadline_rules,
+    distinct,
+    expect_rules,
+    log_matcher,
+    matcher,
+    metadata_rules,
+    reply_rules,
+    requirement,
+    run_rules,
+    safe_id,
+)
 
 ProfileName = Literal["july", "input-driven"]
 CloseKind = Literal["clean", "by_peer", "forced", "lost", "none"]
 """How a session's connection ended.
 
-clean: closing handshake with close frames after `session.closed`. by_peer: `session.closed` came, then the TCP end.
-forced: the client aborted its transport. lost: the connection ended before `session.closed`. none: no connection was made.
+clean: closing handshake with close frames after `session.closed`. by_peer: `session.closed` came, then TCP
+ended. forced: the client aborted its transport. lost: the connection ended before `session.closed`. none: no
+connection was made.
 """
+
+
+def _hold(broken: Iterable[Broken]) -> None:
+    """Raise what is broken, all of it at once."""
+    if found := list(broken):
+        raise impossible(found)
+
+
+def _holding(rules: Callable[[Any], Iterable[Broken]]) -> AfterValidator:
+    def check(value: Any) -> Any:
+        _hold(rules(value))
+        return value
+
+    return AfterValidator(check)
 
 
 class Strict(BaseModel):
@@ -40,14 +72,24 @@ class Clip(Strict):
     dataset: str | None = None
     """Name of a dataset folder known to the runner (`--dataset NAME=PATH`, or `mini`)."""
     split: str | None = None
+    """Split of the dataset."""
     id: str | None = None
+    """Id of the sample in the split, in quotes."""
+
+    @model_validator(mode="after")
+    def _made_or_taken(self) -> Self:
+        _hold(clip_rules(self))
+        return self
+
+
+SafeId = Annotated[str, AfterValidator(safe_id)]
 
 
 class SampleSpec(Strict):
     """One sample of a scenario with several."""
 
-    id: str
-    split: str = "RTD_Omni"
+    id: SafeId
+    split: SafeId = "RTD_Omni"
     clip: Clip
 
 
@@ -65,6 +107,13 @@ class Reply(Strict):
     ends: bool = True
     """False: the model never ends its turn."""
     status: Literal["completed", "failed", "cancelled", "incomplete"] = "completed"
+    """Status of the reply's `response.done`."""
+
+    @model_validator(mode="after")
+    def _visible(self) -> Self:
+        if not self.text.strip() and self.audio_ms == 0:
+            _hold([Broken(("text",), "no text and no audio", "a reply says or plays something")])
+        return self
 
 
 class ServerSpec(Strict):
@@ -75,11 +124,17 @@ class ServerSpec(Strict):
     decision_ms: Annotated[int, Field(ge=0)] = 50
     """Model time a unit takes."""
 
+    @model_validator(mode="after")
+    def _replies_follow_each_other(self) -> Self:
+        _hold(reply_rules(self.reply))
+        return self
+
 
 class ClientSpec(Strict):
-    """Settings of the built-in client. `deadlines` overrides fields of `client.deadlines.Deadlines` by name, in seconds."""
+    """Settings of the built-in client."""
 
-    deadlines: dict[str, float] = {}
+    deadlines: Annotated[dict[str, float], _holding(deadline_rules)] = {}
+    """Overrides fields of the client's deadlines by name, in seconds (scenarios.names.DEADLINES)."""
     pace: Literal["realtime", "as-fast-as-possible"] = "realtime"
     defer_artifacts: bool = True
     concurrency: Annotated[int, Field(ge=1, le=64)] = 1
@@ -87,9 +142,11 @@ class ClientSpec(Strict):
     """The harness cancels the whole client run at this time (seconds since its start)."""
 
 
-Matcher = Any
+Matcher = Annotated[Any, AfterValidator(matcher)]
 """A literal; `set` (a non-empty string, list or a true value); null; or one mapping of
-`contains`, `not_contains`, `at_least`, `at_most`, `one_of`."""
+`contains`, `not_contains`, `at_least`, `at_most`, `one_of`, all of which must hold."""
+LogMatcher = Annotated[Any, AfterValidator(log_matcher)]
+"""A whole message, or a matcher in mapping form."""
 
 
 class SampleExpect(Strict):
@@ -106,9 +163,15 @@ class SampleExpect(Strict):
     """Number of sentences."""
     latency_s: Matcher = "unchecked"
     """Latency of the reported attempt."""
-    metadata: dict[str, Matcher] = {}
+    metadata: Annotated[dict[str, Matcher], _holding(metadata_rules)] = {}
     close: CloseKind | None = None
     """How the last attempt's connection ended."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_fields_set:
+            _hold([Broken((), "nothing is expected", "state at least one thing")])
+        return self
 
 
 class WireExpect(Strict):
@@ -133,32 +196,59 @@ class Expect(Strict):
     """The only sample, or what holds for every sample."""
     samples: dict[str, SampleExpect] = {}
     """By sample id."""
-    metadata: dict[str, Matcher] = {}
+    metadata: Annotated[dict[str, Matcher], _holding(metadata_rules)] = {}
     """Metadata of the only sample (short for sample.metadata)."""
     close: CloseKind | None = None
     """Short for sample.close."""
     finishes_within_s: Annotated[float, Field(gt=0)] | None = None
     """The client returned within this many seconds of loop time."""
-    run: dict[str, Matcher] = {}
+    run: Annotated[dict[str, Matcher], _holding(run_rules)] = {}
     """Keys of the run result."""
     wire: WireExpect | None = None
-    log: list[Matcher] = []
+    """What the server read."""
+    log: list[LogMatcher] = []
     """Each must match at least one log message of the client."""
     socket_evidence: Literal["write_blocked", "unread"] | None = None
+    """What the client's socket must have shown."""
+
+    @model_validator(mode="after")
+    def _told_once(self) -> Self:
+        _hold(expect_rules(self))
+        return self
 
 
 class Scenario(Strict):
     """One scenario of the catalogue, loaded and checked."""
 
     id: str
-    """Path below the catalogue without the suffix."""
+    """Path below the catalogue without the suffix; with `[case]` when the file has cases."""
     title: str
+    """The rule, in one line."""
     about: str
-    requires: list[str]
-    tags: list[str] = []
+    """The story: what happens, and what a right client does."""
+    requires: Annotated[list[Annotated[str, AfterValidator(requirement)]], AfterValidator(distinct)]
+    """Requirements of docs/requirements.yaml that it speaks for."""
+    tags: Annotated[list[str], AfterValidator(distinct)] = []
+    """Words to select it by."""
     clip: Clip | None = None
+    """The input of the only sample."""
     samples: list[SampleSpec] = []
+    """The samples, when there are several."""
     server: ServerSpec = ServerSpec()
-    faults: list[FaultBase] = []
+    faults: list[SerializeAsAny[FaultBase]] = []
     client: ClientSpec = ClientSpec()
     expect: Expect
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        _hold(cross_rules({name: getattr(self, name) for name in type(self).model_fields}))
+        return self
+
+    @property
+    def specs(self) -> list[SampleSpec]:
+        """The samples; a single clip has the id `SINGLE_SAMPLE_ID`, or the dataset's own split and id."""
+        if self.clip is None:
+            return list(self.samples)
+        if self.clip.dataset is not None:
+            return [SampleSpec(id=str(self.clip.id), split=str(self.clip.split), clip=self.clip)]
+        return [SampleSpec(id=SINGLE_SAMPLE_ID, clip=self.clip)]

@@ -1,0 +1,289 @@
+"""A scenario file read, checked and built; everything that is wrong with it is told at once.
+
+A file holds one scenario, or several that differ by a value (`cases`). A case names dotted keys and values, which
+take the place of the file's own: `cases: {late: {faults.0.late_session_closed.delay_s: 19.9}}`.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from scenarios.errors import Problem, ScenarioError, key_text, known, shown
+from scenarios.explain import problems_of
+from scenarios.faults import FAULTS, FaultBase
+from scenarios.model import Scenario
+from scenarios.rules import cross_rules
+from scenarios.source import Source, parse_source, read_source
+
+CASE_ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_Path = tuple[str | int, ...]
+_SECTIONS: tuple[str, ...] = tuple(name for name in Scenario.model_fields if name != "id")
+
+
+def load_scenario(path: Path | str) -> Scenario:
+    """The only scenario of a file.
+
+    Args:
+        path: a YAML file without `cases`.
+    Raises ScenarioError: the file is broken, or it has cases.
+    """
+    found = load_scenarios(path)
+    if len(found) > 1:
+        ids = ", ".join(scenario.id for scenario in found)
+        raise ScenarioError(
+            [Problem(str(path), 0, "cases", f"{len(found)} scenarios: {ids}", "one is wanted here")]
+        )
+    return found[0]
+
+
+def load_scenarios(path: Path | str) -> list[Scenario]:
+    """The scenarios of a file, in the order of its cases.
+
+    Args:
+        path: a YAML file; below the catalogue its ids are those of the catalogue, elsewhere its stem.
+    Raises ScenarioError: all problems of the file.
+    """
+    file = Path(path)
+    return build_scenarios(read_source(file), _id_of(file))
+
+
+def load_catalogue() -> list[Scenario]:
+    """All scenarios of the catalogue, sorted by id; package data, so an installed wheel has it as well.
+
+    Raises ScenarioError: all problems of all files; ids and titles are unique.
+    """
+    root = files("scenarios") / "catalogue"
+    problems: list[Problem] = []
+    found: list[Scenario] = []
+    for entry, relative in sorted(_yaml_files(root, ""), key=lambda pair: pair[1]):
+        if not relative.endswith(".yaml"):
+            problems.append(Problem(str(entry), 0, "", f"{relative} is no .yaml file", "only .yaml files"))
+            continue
+        try:
+            source = parse_source(entry.read_bytes(), str(entry))
+            found += build_scenarios(source, relative.removesuffix(".yaml"))
+        except ScenarioError as error:
+            problems += error.problems
+    titles: dict[str, str] = {}
+    for scenario in found:
+        other = titles.setdefault(scenario.title, scenario.id)
+        if other != scenario.id:
+            text = f"{scenario.title!r} is the title of {other} as well"
+            problems.append(Problem(f"{root}/{scenario.id}", 0, "title", text, "titles differ"))
+    if problems:
+        raise ScenarioError(problems)
+    return sorted(found, key=lambda scenario: scenario.id)
+
+
+def build_scenarios(source: Source, base_id: str) -> list[Scenario]:
+    """Turn a file's data into scenarios.
+
+    Args:
+        source: the parsed file; what it already found wrong is told with the rest.
+        base_id: id of the file; a case's is `base_id[case]`.
+    Raises ScenarioError: all problems, each once.
+    """
+    if not isinstance(source.data, dict):
+        found = "an empty file" if source.data is None else shown(source.data)
+        raise ScenarioError([*source.problems, Problem(source.file, 1, "", found, "a mapping with a title")])
+    problems = list(source.problems)
+    base = {key: value for key, value in source.data.items() if key != "cases"}
+    built: list[Scenario | None] = []
+    if "cases" not in source.data:
+        built.append(_build(source, base, base_id, {}, problems))
+    else:
+        for case, values in _cases(source, problems):
+            data, origins = _merge(source, base, case, values, problems)
+            built.append(_build(source, data, f"{base_id}[{case}]", origins, problems))
+    if problems:
+        raise ScenarioError(problems)
+    return [scenario for scenario in built if scenario is not None]
+
+
+def _cases(source: Source, problems: list[Problem]) -> Iterable[tuple[str, dict[str, Any]]]:
+    cases = source.data["cases"]
+    if not isinstance(cases, dict) or not cases:
+        allowed = "a mapping of short ids, each to a mapping of dotted keys and values"
+        problems.append(Problem(source.file, source.line(("cases",)), "cases", shown(cases), allowed))
+        return
+    for case, values in cases.items():
+        path: _Path = ("cases", case)
+        if CASE_ID.fullmatch(case) is None:
+            allowed = "lower-case letters, digits, '.', '_', '-'"
+            problems.append(Problem(source.file, source.line(path), key_text(path), "no case id", allowed))
+        elif not isinstance(values, dict) or not values:
+            problems.append(
+                Problem(
+                    source.file,
+                    source.line(path),
+                    key_text(path),
+                    shown(values),
+                    "dotted keys and their values",
+                )
+            )
+        else:
+            yield case, values
+
+
+def _merge(
+    source: Source, base: dict[str, Any], case: str, values: dict[str, Any], problems: list[Problem]
+) -> tuple[dict[str, Any], dict[_Path, _Path]]:
+    """The file's data with the case's values in place, and where each of these stands in the file."""
+    data = copy.deepcopy(base)
+    if isinstance(data.get("title"), str):
+        data["title"] = f"{data['title']} [{case}]"
+    origins: dict[_Path, _Path] = {}
+    for dotted, value in values.items():
+        origin: _Path = ("cases", case, dotted)
+        try:
+            origins[_put(data, dotted.split("."), copy.deepcopy(value))] = origin
+        except _NoSuchPlace as wrong:
+            problems.append(
+                Problem(source.file, source.line(origin), key_text(origin), wrong.found, wrong.allowed)
+            )
+    return data, origins
+
+
+class _NoSuchPlace(Exception):
+    """A dotted key of a case leads nowhere."""
+
+    def __init__(self, found: str, allowed: str) -> None:
+        super().__init__(found)
+        self.found, self.allowed = found, allowed
+
+
+def _put(data: Any, steps: Sequence[str], value: Any) -> _Path:
+    """Set the value at a dotted key, making mappings on the way; returns its path.
+
+    Raises _NoSuchPlace: the way leads through a list by a wrong index, or through a plain value.
+    """
+    path: _Path = ()
+    for number, step in enumerate(steps, start=1):
+        here = key_text(path) or "the file"
+        key: str | int = step
+        if isinstance(data, list):
+            key = int(step) if step.isdecimal() else len(data)
+            if key >= len(data):
+                raise _NoSuchPlace(f"{here} has no item {step}", f"an index from 0 to {len(data) - 1}")
+        elif not isinstance(data, dict):
+            raise _NoSuchPlace(f"{here} is {shown(data)}", "a dotted key leads through mappings and lists")
+        path = (*path, key)
+        if number == len(steps):
+            data[key] = value
+        else:
+            data = data[key] if isinstance(data, list) else data.setdefault(step, {})
+    return path
+
+
+class _Places:
+    """Turns paths of the merged data into lines of the file."""
+
+    def __init__(self, source: Source, origins: Mapping[_Path, _Path]) -> None:
+        self._source = source
+        self._origins = origins
+
+    def problem(self, path: _Path, found: str, allowed: str) -> Problem:
+        return Problem(
+            self._source.file, self._source.line(self._origin(path)), key_text(path), found, allowed
+        )
+
+    def _origin(self, path: _Path) -> _Path:
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._origins:
+                return self._origins[path[:length]] + path[length:]
+        return path
+
+
+def _build(
+    source: Source,
+    data: dict[str, Any],
+    scenario_id: str,
+    origins: Mapping[_Path, _Path],
+    problems: list[Problem],
+) -> Scenario | None:
+    """One scenario, or None after telling what is wrong with it."""
+    places = _Places(source, origins)
+    found: list[Problem] = []
+    parts: dict[str, Any] = {}
+    for key in data:
+        if key not in _SECTIONS:
+            found.append(places.problem((key,), f"unknown key {key!r}", known(key, [*_SECTIONS, "cases"])))
+    for name in _SECTIONS:
+        field = Scenario.model_fields[name]
+        if name not in data:
+            if field.is_required():
+                found.append(places.problem((name,), "missing", "required"))
+            else:
+                parts[name] = field.get_default(call_default_factory=True)
+        elif name == "faults":
+            faults = _faults(data[name], places, found)
+            if faults is not None:
+                parts[name] = faults
+        else:
+            try:
+                parts[name] = _adapter(name).validate_python(data[name], strict=True)
+            except ValidationError as error:
+                annotation = field.annotation
+                found += [places.problem(*wrong) for wrong in problems_of(error, (name,), annotation)]
+    found += [places.problem(broken.path, broken.found, broken.allowed) for broken in cross_rules(parts)]
+    if found:
+        problems += found
+        return None
+    return Scenario(id=scenario_id, **parts)
+
+
+def _faults(data: Any, places: _Places, found: list[Problem]) -> list[FaultBase] | None:
+    allowed = "a list of `- name: {parameters}`, or `- name` without parameters"
+    if not isinstance(data, list):
+        found.append(places.problem(("faults",), shown(data), allowed))
+        return None
+    faults: list[FaultBase] = []
+    for index, item in enumerate(data):
+        path: _Path = ("faults", index)
+        name: Any = item
+        parameters: Any = {}
+        if isinstance(item, dict) and len(item) == 1:
+            ((name, parameters),) = item.items()
+            parameters = {} if parameters is None else parameters
+        if not isinstance(name, str) or not isinstance(parameters, dict):
+            found.append(places.problem(path, shown(item), allowed))
+        elif name not in FAULTS:
+            found.append(places.problem((*path, name), f"unknown fault {name!r}", known(name, FAULTS)))
+        else:
+            try:
+                faults.append(FAULTS[name].model_validate(parameters, strict=True))
+            except ValidationError as error:
+                wrongs = problems_of(error, (*path, name), FAULTS[name])
+                found += [places.problem(*wrong) for wrong in wrongs]
+    return faults if len(faults) == len(data) else None
+
+
+@cache
+def _adapter(section: str) -> TypeAdapter[Any]:
+    field = Scenario.model_fields[section]
+    return TypeAdapter(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
+
+
+def _id_of(file: Path) -> str:
+    root = files("scenarios") / "catalogue"
+    if isinstance(root, Path) and file.resolve().is_relative_to(root.resolve()):
+        return file.resolve().relative_to(root.resolve()).with_suffix("").as_posix()
+    return file.stem
+
+
+def _yaml_files(folder: Traversable, prefix: str) -> Iterable[tuple[Traversable, str]]:
+    for entry in folder.iterdir():
+        name = f"{prefix}{entry.name}"
+        if entry.is_dir():
+            yield from _yaml_files(entry, f"{name}/")
+        else:
+            yield entry, name

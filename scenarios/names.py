@@ -1,0 +1,149 @@
+"""Names that are defined elsewhere, kept here as data because scenarios import nothing of ours.
+
+A test keeps `DEADLINES` in step with `client.deadlines.Deadlines`.
+"""
+
+from __future__ import annotations
+
+CLIENT_EVENTS: frozenset[str] = frozenset(
+    {
+        "barge_in",
+        "conversation.item.create",
+        "conversation.item.delete",
+        "conversation.item.retrieve",
+        "conversation.item.truncate",
+        "input.cancel",
+        "input.text.append",
+        "input_audio_buffer.append",
+        "input_audio_buffer.clear",
+        "input_audio_buffer.commit",
+        "output_audio_buffer.clear",
+        "playback.ack",
+        "response.cancel",
+        "response.create",
+        "session.close",
+        "session.event_ack",
+        "session.heartbeat",
+        "session.resume",
+        "session.update",
+        "turn.signal",
+    }
+)
+"""What a client sends, in canonical spelling (protocol.md 4 to 12); an alias counts as what it stands for."""
+
+SERVER_EVENTS: frozenset[str] = frozenset(
+    {
+        "audio.delta",
+        "audio.done",
+        "conversation.item.added",
+        "conversation.item.created",
+        "conversation.item.deleted",
+        "conversation.item.done",
+        "conversation.item.input_audio_transcription.completed",
+        "conversation.item.retrieved",
+        "conversation.item.truncated",
+        "error",
+        "input_audio_buffer.cleared",
+        "input_audio_buffer.committed",
+        "input_audio_buffer.processed",
+        "input_audio_buffer.speech_started",
+        "input_audio_buffer.speech_stopped",
+        "output_audio_buffer.cleared",
+        "overlap.decision",
+        "playback.acknowledged",
+        "rate_limits.updated",
+        "response.content_part.added",
+        "response.content_part.done",
+        "response.created",
+        "response.done",
+        "response.listen",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.output_text.delta",
+        "response.output_text.done",
+        "response.speak",
+        "session.closed",
+        "session.created",
+        "session.expired",
+        "session.heartbeat_ack",
+        "session.replaced",
+        "session.resumed",
+        "session.resync_required",
+        "session.updated",
+        "transcript.delta",
+        "transcript.done",
+    }
+)
+"""What a server sends (protocol.md 4 to 12), by logical name where the dialects differ (protocol.md 0)."""
+
+DIALECT_SPELLINGS: dict[str, str] = {
+    f"response.{family}.{suffix}": f"{logical}.{suffix}"
+    for logical, families in (
+        ("audio", ("audio", "output_audio")),
+        ("transcript", ("audio_transcript", "output_audio_transcript")),
+    )
+    for family in families
+    for suffix in ("delta", "done")
+}
+"""One dialect's spelling to the logical name a trigger must use, so that a scenario runs on every profile."""
+
+DEADLINES: tuple[str, ...] = (
+    "connect_s",
+    "created_s",
+    "write_s",
+    "ack_period_s",
+    "ack_s",
+    "close_s",
+    "grace_s",
+    "drain_slack_s",
+    "settle_s",
+    "request_s",
+)
+"""Fields of the client's deadlines that `client.deadlines` may override, in seconds."""
+
+METADATA_KEYS: frozenset[str] = frozenset(
+    {
+        "ack_timeout",
+        "clock",
+        "close_timeout",
+        "drain_timeout",
+        "fps",
+        "frame_transport",
+        "id",
+        "instructions",
+        "late_sentences",
+        "mix",
+        "model",
+        "pace",
+        "ref_audio_sha256",
+        "response_done",
+        "retry_count",
+        "server_errors",
+        "split",
+        "stream_timeout",
+        "turn_detection",
+        "unit_ms",
+    }
+)
+"""Keys of a sample's metadata (evaluation.md 12.1; `stream_timeout` and `late_sentences` are ours)."""
+
+RUN_KEYS: frozenset[str] = frozenset(
+    {
+        "artifact_errors",
+        "cancelled",
+        "duplex_retried_samples",
+        "duplex_retry_count",
+        "failed",
+        "omni_duplex_eval",
+        "published",
+        "requested",
+        "skipped_finished",
+    }
+)
+"""Keys of a run's result (evaluation.md 19)."""
+
+MATCHER_KEYS: tuple[str, ...] = ("contains", "not_contains", "at_least", "at_most", "one_of")
+"""Keys of a matcher in mapping form; several in one mapping must all hold."""
+
+REQUIREMENTS: frozenset[str] = frozenset(f"R{number}" for number in range(1, 64))
+"""Ids of docs/requirements.yaml."""

@@ -1,0 +1,217 @@
+"""Rules between the keys of a scenario, which no type can say. Each yields what is broken and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from scenarios.errors import Broken, impossible, known, shown
+from scenarios.names import DEADLINES, MATCHER_KEYS, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
+
+if TYPE_CHECKING:
+    from scenarios.faults import FaultBase
+    from scenarios.model import Clip, Expect, Reply
+
+SINGLE_SAMPLE_ID = "1"
+"""Id of the only sample of a scenario whose `clip` is made from the seed."""
+SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Ids become file names: no separator, no leading dot."""
+_CLIP_FORMS = "give seconds (a made clip) or dataset, split and id"
+_MATCHER_FORMS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "contains": (str, "text"),
+    "not_contains": (str, "text"),
+    "at_least": ((int, float), "a number"),
+    "at_most": ((int, float), "a number"),
+    "one_of": (list, "a list"),
+}
+
+
+def safe_id(value: str) -> str:
+    """Refuse ids that cannot be file names."""
+    if SAFE_ID.fullmatch(value) is None or value.endswith("."):
+        allowed = "letters, digits and, inside, '_', '-', '.'; at most 64 characters"
+        raise impossible([Broken((), f"{value!r} is no safe id", allowed)])
+    return value
+
+
+def clip_rules(clip: Clip) -> Iterable[Broken]:
+    """A clip is made (`seconds`) or taken (`dataset`, `split`, `id`), and its speech lies inside."""
+    given = clip.model_fields_set
+    if clip.seconds is None and clip.dataset is None:
+        yield Broken((), "neither `seconds` nor `dataset`", _CLIP_FORMS)
+    elif clip.seconds is not None and clip.dataset is not None:
+        yield Broken((), "both `seconds` and `dataset`", _CLIP_FORMS)
+    elif clip.dataset is not None:
+        for key in ("split", "id"):
+            if getattr(clip, key) is None:
+                yield Broken((key,), "missing", "a clip from a dataset names dataset, split and id")
+        for key in ("speech", "frames", "frame_bytes"):
+            if key in given:
+                yield Broken((key,), "does not apply to a clip from a dataset", "only with seconds")
+    else:
+        for key in ("split", "id"):
+            if getattr(clip, key) is not None:
+                yield Broken((key,), "does not apply to a made clip", "only with dataset")
+        if not clip.frames and "frame_bytes" in given:
+            yield Broken(("frame_bytes",), "given without frames", "only with frames: true")
+        yield from _speech_rules(clip.speech or [], clip.seconds or 0.0)
+
+
+def _speech_rules(speech: list[float], seconds: float) -> Iterable[Broken]:
+    if not speech:
+        return
+    if len(speech) != 2 or speech[0] < 0 or speech[0] >= speech[1]:
+        yield Broken(("speech",), f"{speech}", "[from_s, to_s] with 0 <= from_s < to_s, or [] for silence")
+    elif speech[1] > seconds:
+        yield Broken(("speech",), f"{speech} ends after the clip", f"within the {seconds:g} s of the clip")
+
+
+def reply_rules(replies: list[Reply]) -> Iterable[Broken]:
+    """A reply begins after the one before has ended."""
+    for index, (before, reply) in enumerate(pairwise(replies), start=1):
+        free = before.starts_at_unit + before.units
+        if not before.ends:
+            yield Broken(
+                ("reply", index), "begins after a reply that never ends", "no reply follows such a one"
+            )
+        elif reply.starts_at_unit < free:
+            found = f"{reply.starts_at_unit}, before the previous reply has ended"
+            yield Broken(("reply", index, "starts_at_unit"), found, f"a unit >= {free}")
+
+
+def requirement(name: str) -> str:
+    """Refuse what is no id of docs/requirements.yaml."""
+    if name not in REQUIREMENTS:
+        raise impossible([Broken((), f"unknown requirement {shown(name)}", "R1 to R63")])
+    return name
+
+
+def distinct(names: list[str]) -> list[str]:
+    """Refuse a list that says a thing twice."""
+    broken = [
+        Broken((index,), f"{shown(name)} stands twice", "each once")
+        for index, name in enumerate(names)
+        if name in names[:index]
+    ]
+    if broken:
+        raise impossible(broken)
+    return names
+
+
+def deadline_rules(deadlines: Mapping[str, float]) -> Iterable[Broken]:
+    """Deadlines carry the client's own names and are positive (but `request_s`, evaluation.md 15)."""
+    for name, seconds in deadlines.items():
+        if name not in DEADLINES:
+            yield Broken((name,), f"unknown deadline {name!r}", known(name, DEADLINES))
+        elif seconds <= 0 and name != "request_s":
+            yield Broken((name,), f"{seconds:g}", "seconds > 0")
+
+
+def matcher(value: Any) -> Any:
+    """Check the form of a matcher: a mapping holds only matcher keys, with operands of the right type."""
+    if not isinstance(value, dict):
+        return value
+    broken = [] if value else [Broken((), "an empty mapping", f"one of {', '.join(MATCHER_KEYS)}")]
+    for key, operand in value.items():
+        if key not in _MATCHER_FORMS:
+            broken.append(Broken((key,), f"unknown matcher {key!r}", known(key, MATCHER_KEYS)))
+            continue
+        types, words = _MATCHER_FORMS[key]
+        if isinstance(operand, bool) or not isinstance(operand, types):
+            broken.append(Broken((key,), shown(operand), words))
+        elif operand in ("", []):
+            broken.append(Broken((key,), "empty", f"{words} that is not empty"))
+    if broken:
+        raise impossible(broken)
+    return value
+
+
+def log_matcher(value: Any) -> Any:
+    """Check the form of a matcher for log messages: literal text or a mapping."""
+    if value == "set" or not isinstance(value, str | dict):
+        raise impossible([Broken((), shown(value), "a whole message, or a mapping such as {contains: TEXT}")])
+    return matcher(value)
+
+
+def metadata_rules(metadata: Mapping[str, Any]) -> Iterable[Broken]:
+    """A misspelt metadata key would be absent for every client."""
+    return _unknown_keys(metadata, METADATA_KEYS)
+
+
+def run_rules(run: Mapping[str, Any]) -> Iterable[Broken]:
+    """A misspelt key of the run result would be absent for every client."""
+    return _unknown_keys(run, RUN_KEYS)
+
+
+def _unknown_keys(given: Mapping[str, Any], names: frozenset[str]) -> Iterable[Broken]:
+    return (Broken((key,), f"unknown key {key!r}", known(key, names)) for key in given if key not in names)
+
+
+def expect_rules(expect: Expect) -> Iterable[Broken]:
+    """Something is expected, and each thing is stated once."""
+    if not any(getattr(expect, field) not in (None, {}, []) for field in expect.model_fields_set):
+        yield Broken((), "nothing is expected", "state at least one thing that can fail")
+    if expect.sample is None:
+        return
+    for key in expect.metadata:
+        if key in expect.sample.metadata:
+            yield Broken(("metadata", key), "stands under sample.metadata as well", "state it once")
+    if expect.close is not None and expect.sample.close is not None:
+        yield Broken(("close",), "stands under sample.close as well", "state it once")
+
+
+def cross_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
+    """The rules between the sections of a scenario.
+
+    Args:
+        parts: valid sections by name; a section that is itself broken is left out, and the rules that need it
+            are not asked.
+    """
+    for key in ("title", "about"):
+        if key in parts and not parts[key].strip():
+            yield Broken((key,), "empty", "tell it in words")
+    if "\n" in parts.get("title", "").strip():
+        yield Broken(("title",), "several lines", "one line")
+    for index, fault in enumerate(parts.get("faults", [])):
+        yield from _trigger_rules(index, fault)
+    if "clip" not in parts or "samples" not in parts:
+        return
+    if parts["clip"] is None and not parts["samples"]:
+        yield Broken((), "neither `clip` nor `samples`", "give the clip, or several samples")
+    elif parts["clip"] is not None and parts["samples"]:
+        yield Broken(("samples",), "both `clip` and `samples`", "give the clip, or several samples")
+    elif parts["clip"] is not None:
+        yield from _sample_rules(parts, [parts["clip"].id or SINGLE_SAMPLE_ID])
+    else:
+        yield from _sample_rules(parts, [spec.id for spec in parts["samples"]])
+
+
+def _sample_rules(parts: Mapping[str, Any], ids: list[str]) -> Iterable[Broken]:
+    for index, sample_id in enumerate(ids):
+        if sample_id in ids[:index]:
+            yield Broken(("samples", index, "id"), f"{sample_id!r} stands twice", "ids of a scenario differ")
+    for index, fault in enumerate(parts.get("faults", [])):
+        if fault.sample is not None and fault.sample not in ids:
+            path = ("faults", index, fault.name, "sample")
+            yield Broken(path, f"unknown sample {fault.sample!r}", known(fault.sample, ids))
+    expect = parts.get("expect")
+    if expect is None:
+        return
+    for name in expect.samples:
+        if name not in ids:
+            yield Broken(("expect", "samples", name), f"unknown sample {name!r}", known(name, ids))
+    for key in ("metadata", "close"):
+        if len(ids) > 1 and key in expect.model_fields_set:
+            allowed = f"with several samples, use sample.{key} (all of them) or samples"
+            yield Broken(("expect", key), "is short for the only sample", allowed)
+
+
+def _trigger_rules(index: int, fault: FaultBase) -> Iterable[Broken]:
+    path = ("faults", index, fault.name)
+    given = "on" if fault.on is not None else "at_s" if fault.at_s is not None else None
+    if fault.trigger == "required" and given is None:
+        yield Broken(path, "no trigger", "give `on` (an event) or `at_s` (seconds)")
+    if fault.trigger == "none" and given is not None:
+        yield Broken((*path, given), "this fault takes no trigger", "it acts at its own moment; leave it out")

@@ -1,0 +1,104 @@
+"""JSON Schema of a scenario file, for editors; made from the models, which stay the only source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from scenarios.faults import FAULTS, FaultBase
+from scenarios.model import Scenario
+from scenarios.names import DEADLINES, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
+from scenarios.rules import SAFE_ID
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_LITERAL: dict[str, Any] = {"type": ["string", "number", "boolean", "null", "array"]}
+_MATCHER: dict[str, Any] = {
+    "description": "A literal, `set`, null, or a mapping whose keys must all hold.",
+    "anyOf": [
+        _LITERAL,
+        {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": False,
+            "properties": {
+                "contains": {"type": "string", "minLength": 1},
+                "not_contains": {"type": "string", "minLength": 1},
+                "at_least": {"type": "number"},
+                "at_most": {"type": "number"},
+                "one_of": {"type": "array", "minItems": 1},
+            },
+        },
+    ],
+}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of one file of the catalogue (JSON Schema 2020-12).
+
+    Rules between keys (docs/writing-scenarios.md) are not in it; `conformance validate` checks them.
+    """
+    classes: list[type[Scenario] | type[FaultBase]] = [Scenario, *FAULTS.values()]
+    _, together = models_json_schema([(model, "validation") for model in classes])
+    definitions: dict[str, Any] = together["$defs"]
+    root = definitions.pop("Scenario")
+    definitions.pop("FaultBase", None)
+    definitions["Matcher"] = _MATCHER
+    properties = root["properties"]
+    del properties["id"]
+    properties["faults"] = {**_without(properties["faults"], "items"), "items": _fault_items()}
+    properties["requires"]["items"] = {"enum": sorted(REQUIREMENTS, key=lambda name: int(name[1:]))}
+    properties["cases"] = {
+        "description": "Scenarios that differ by a value: short id to dotted keys and their values.",
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"pattern": "^[a-z0-9][a-z0-9._-]*$"},
+        "additionalProperties": {"type": "object", "minProperties": 1},
+    }
+    _name_keys(definitions)
+    root["required"] = [name for name in root["required"] if name != "id"]
+    return {"$schema": _DIALECT, **root, "title": "Scenario", "$defs": definitions}
+
+
+def _without(schema: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name != key}
+
+
+def _fault_items() -> dict[str, Any]:
+    bare = [name for name, fault in FAULTS.items() if _needs_nothing(fault)]
+    mappings = [
+        {
+            "type": "object",
+            "properties": {name: {"$ref": f"#/$defs/{fault.__name__}"}},
+            "required": [name],
+            "additionalProperties": False,
+        }
+        for name, fault in FAULTS.items()
+    ]
+    return {"anyOf": [{"enum": bare}, *mappings]}
+
+
+def _needs_nothing(fault: type[FaultBase]) -> bool:
+    return fault.trigger != "required" and not any(f.is_required() for f in fault.model_fields.values())
+
+
+def _name_keys(definitions: dict[str, Any]) -> None:
+    """Close the mappings whose keys are names that the models keep as text."""
+    matcher = {"$ref": "#/$defs/Matcher"}
+    closed: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {
+        ("ClientSpec", "deadlines"): (list(DEADLINES), {"type": "number"}),
+        ("Expect", "metadata"): (sorted(METADATA_KEYS), matcher),
+        ("SampleExpect", "metadata"): (sorted(METADATA_KEYS), matcher),
+        ("Expect", "run"): (sorted(RUN_KEYS), matcher),
+    }
+    for (model, field), (names, value) in closed.items():
+        schema = definitions[model]["properties"][field]
+        schema["properties"] = dict.fromkeys(names, value)
+        schema["additionalProperties"] = False
+    definitions["Expect"]["properties"]["log"]["items"] = matcher
+    for model in ("SampleExpect", "WireExpect"):
+        for schema in definitions[model]["properties"].values():
+            if schema.get("default") == "unchecked":
+                schema["$ref"] = "#/$defs/Matcher"
+    for field in ("id", "split"):
+        definitions["SampleSpec"]["properties"][field]["pattern"] = f"^{SAFE_ID.pattern}$"
