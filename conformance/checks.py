@@ -1,0 +1,205 @@
+"""What a scenario expects, checked one statement at a time. Each check is a plain function from facts to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from conformance.observation import Observation, SampleFacts
+from conformance.outcome import Finding
+from scenarios.model import SampleExpect
+
+UNCHECKED = "unchecked"
+
+REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
+    "sample.outcome": ("R2", "R19", "R20", "R30", "R31", "R36", "R50", "R51"),
+    "sample.attempts": ("R21", "R22", "R23", "R24", "R25", "R26", "R4", "R19"),
+    "sample.retry_count": ("R28", "R2", "R26"),
+    "sample.response_done": ("R36", "R46", "R49", "R50"),
+    "sample.error": ("R30", "R31", "R22", "R25", "R33", "R2", "R8"),
+    "sample.text": ("R48", "R36", "R51"),
+    "sample.sentences": ("R48", "R36"),
+    "sample.latency_s": ("R27",),
+    "metadata.ack_timeout": ("R2", "R3", "R4", "R5", "R6"),
+    "metadata.close_timeout": ("R12", "R18", "R19"),
+    "metadata.drain_timeout": ("R46", "R50"),
+    "sample.close": ("R12", "R13", "R14", "R15", "R16", "R17"),
+    "finishes_within_s": ("R1", "R5", "R6", "R11", "R13", "R14", "R32", "R46"),
+    "run": ("R29", "R31"),
+    "wire.connections": ("R26", "R21"),
+    "wire.appends": ("R37", "R38", "R43"),
+    "wire.padded_appends": ("R36", "R40", "R43", "R44"),
+    "wire.closes": ("R10",),
+    "wire.acks_after_close": ("R10",),
+    "wire.last_clip_append_bytes": ("R38",),
+    "log": ("R16", "R17", "R31", "R33"),
+}
+"""Requirements a check speaks for; the scenario's own `requires` picks among them."""
+
+
+def requirements_of(check: str, requires: Iterable[str]) -> tuple[str, ...]:
+    """The requirement ids a finding of this check names: what the scenario requires and the check speaks for."""
+    wanted = tuple(requires)
+    spoken = REQUIREMENTS.get(check, REQUIREMENTS.get(check.split(".", 1)[0], ()))
+    both = tuple(r for r in wanted if r in spoken)
+    return both or wanted
+
+
+def matches(expected: Any, actual: Any) -> bool:
+    """Whether a value meets a matcher of a scenario (scenarios.model.Matcher)."""
+    if isinstance(expected, dict) and len(expected) >= 1:
+        return all(_matches_one(key, value, actual) for key, value in expected.items())
+    if expected == "set":
+        return bool(actual)
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
+    return bool(expected == actual)
+
+
+def _matches_one(key: str, value: Any, actual: Any) -> bool:
+    if key == "contains":
+        return value in actual if isinstance(actual, str | list) else False
+    if key == "not_contains":
+        return value not in actual if isinstance(actual, str | list) else True
+    if key == "at_least":
+        return isinstance(actual, int | float) and actual >= value
+    if key == "at_most":
+        return isinstance(actual, int | float) and actual <= value
+    if key == "one_of":
+        return actual in value
+    raise ValueError(f"matcher {key!r} is not known; known: contains, not_contains, at_least, at_most, one_of")
+
+
+def told(matcher: Any) -> str:
+    """A matcher in words."""
+    if matcher == "set":
+        return "set"
+    if matcher is None:
+        return "null"
+    if isinstance(matcher, dict):
+        return ", ".join(f"{key.replace('_', ' ')} {value!r}" for key, value in matcher.items())
+    return repr(matcher)
+
+
+def check_expectations(observation: Observation) -> Iterator[Finding]:
+    """Every statement under `expect`, in the order of the schema."""
+    expect = observation.scenario.expect
+    for facts in observation.samples:
+        if expect.sample is not None and facts.id not in expect.samples:
+            yield from _check_sample(observation, facts, expect.sample)
+        if facts.id in expect.samples:
+            yield from _check_sample(observation, facts, expect.samples[facts.id])
+        yield from _check_metadata(observation, facts, expect.metadata)
+        if expect.close is not None:
+            yield from _check(observation, "sample.close", expect.close, facts.close, facts.name)
+    if expect.finishes_within_s is not None and observation.client_s > expect.finishes_within_s:
+        yield _finding(
+            observation,
+            "finishes_within_s",
+            f"the client returns within {expect.finishes_within_s:g} s",
+            f"{observation.client_s:.3f} s" + (" (watchdog)" if observation.watchdog_fired else ""),
+            None,
+        )
+    yield from _check_run(observation)
+    yield from _check_wire(observation)
+    messages = [record.getMessage() for record in observation.logs]
+    for matcher in expect.log:
+        if not any(matches(matcher, message) for message in messages):
+            shown = " | ".join(messages[-5:]) or "no message"
+            yield _finding(observation, "log", f"a log message: {told(matcher)}", shown, None)
+
+
+def _check_sample(observation: Observation, facts: SampleFacts, expect: SampleExpect) -> Iterator[Finding]:
+    metadata = facts.metadata or {}
+    values: dict[str, tuple[Any, Any]] = {
+        "sample.outcome": (UNCHECKED if expect.outcome is None else expect.outcome, facts.outcome),
+        "sample.attempts": (expect.attempts, facts.attempts),
+        "sample.retry_count": (expect.retry_count, facts.retry_count),
+        "sample.response_done": (expect.response_done, metadata.get("response_done")),
+        "sample.error": (expect.error, facts.error),
+        "sample.text": (expect.text, facts.text),
+        "sample.sentences": (expect.sentences, len(facts.sentences or [])),
+        "sample.latency_s": (expect.latency_s, facts.latency_s),
+        "sample.close": (UNCHECKED if expect.close is None else expect.close, facts.close),
+    }
+    for name, (wanted, actual) in values.items():
+        if wanted != UNCHECKED:
+            yield from _check(observation, name, wanted, actual, facts.name)
+    yield from _check_metadata(observation, facts, expect.metadata)
+
+
+def _check_metadata(observation: Observation, facts: SampleFacts, expect: Mapping[str, Any]) -> Iterator[Finding]:
+    for key, matcher in expect.items():
+        name = f"metadata.{key}"
+        if facts.metadata is None:
+            yield _finding(observation, name, told(matcher), "no metadata was written", facts.name)
+        elif key not in facts.metadata:
+            yield _finding(observation, name, told(matcher), "the key is absent", facts.name)
+        else:
+            yield from _check(observation, name, matcher, facts.metadata[key], facts.name)
+
+
+def _check_run(observation: Observation) -> Iterator[Finding]:
+    expect = observation.scenario.expect.run
+    if not expect:
+        return
+    document = observation.result.to_json() if observation.result else {}
+    for key, matcher in expect.items():
+        actual = document.get(key, "absent")
+        yield from _check(observation, f"run.{key}", matcher, actual, None)
+
+
+def _check_wire(observation: Observation) -> Iterator[Finding]:
+    expect = observation.scenario.expect.wire
+    if expect is None:
+        return
+    counts = wire_counts(observation)
+    for key in type(expect).model_fields:
+        matcher = getattr(expect, key)
+        if matcher != UNCHECKED:
+            yield from _check(observation, f"wire.{key}", matcher, counts[key], None)
+
+
+def wire_counts(observation: Observation) -> dict[str, int]:
+    """What the server read over the whole scenario, as `expect.wire` counts it."""
+    counts = dict.fromkeys(
+        ("appends", "padded_appends", "commits", "closes", "acks_after_close", "last_clip_append_bytes"), 0
+    )
+    counts["connections"] = len(observation.connections)
+    committed: set[int] = set()
+    closing: set[int] = set()
+    for entry in observation.entries:
+        if entry.kind != "received":
+            continue
+        if entry.name == "input_audio_buffer.append":
+            counts["appends"] += 1
+            if entry.connection in committed:
+                counts["padded_appends"] += 1
+            elif not committed:
+                counts["last_clip_append_bytes"] = int(entry.data.get("audio_bytes", 0))
+        elif entry.name == "input_audio_buffer.commit":
+            counts["commits"] += 1
+            committed.add(entry.connection)
+        elif entry.name == "session.close":
+            counts["closes"] += 1
+            closing.add(entry.connection)
+        elif entry.name == "playback.ack" and entry.connection in closing:
+            counts["acks_after_close"] += 1
+    return counts
+
+
+def _check(
+    observation: Observation, name: str, matcher: Any, actual: Any, sample: str | None
+) -> Iterator[Finding]:
+    if not matches(matcher, actual):
+        yield _finding(observation, name, told(matcher), repr(actual), sample)
+
+
+def _finding(observation: Observation, name: str, expected: str, actual: str, sample: str | None) -> Finding:
+    return Finding(
+        id=name,
+        requirements=requirements_of(name, observation.scenario.requires),
+        expected=expected,
+        actual=actual,
+        sample=sample,
+    )

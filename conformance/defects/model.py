@@ -1,0 +1,51 @@
+"""What a defect is, and what counts as its catch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.defects.rewrite import Rewrite
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A historical bug put back on purpose: a small, named change of the client's behaviour."""
+
+    name: str
+    """The id of docs/defects.md."""
+    about: str
+    """What the client does, in a sentence."""
+    rewrites: tuple[Rewrite, ...]
+    breaks: tuple[str, ...]
+    """The requirements it breaks; a catch names one of them."""
+    findings: tuple[str, ...]
+    """Findings that count as its catch, named beforehand; anything else that fails is not a catch."""
+    first: tuple[str, ...] = ()
+    """Scenarios most likely to catch it; tried first."""
+
+
+@dataclass(frozen=True)
+class Catch:
+    """A scenario that passed with the reference client and failed with the defect, for the defect's own reason."""
+
+    scenario: str
+    finding: str
+    requirements: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DefectResult:
+    """What the catalogue made of one defect."""
+
+    name: str
+    breaks: tuple[str, ...]
+    catches: tuple[Catch, ...]
+    missed_reason: str = ""
+    """When nothing caught it: what the scenarios said instead, or why it could not be put in."""
+    others: tuple[str, ...] = ()
+    """Scenarios that failed for another reason, with that reason."""
+
+    @property
+    def caught(self) -> bool:
+        """At least one scenario caught it by name."""
+        return bool(self.catches)

@@ -1,0 +1,137 @@
+"""Everything a scenario left behind, gathered before anything is judged."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.outcome import FaultReport
+from conformance.trace import Recorder
+from scenarios.model import Scenario
+
+if TYPE_CHECKING:
+    from client.deadlines import Deadlines
+    from client.media import Prepared
+    from client.run import RunResult
+    from mockserver.app import ConnectionInfo
+    from mockserver.journal import Entry
+
+
+@dataclass(frozen=True)
+class PendingTask:
+    """A task that should have ended."""
+
+    name: str
+    stack: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SampleFacts:
+    """What became of one sample, from the files and the run result."""
+
+    split: str
+    id: str
+    outcome: str
+    attempts: int
+    retry_count: int | None
+    error: str
+    latency_s: float | None
+    metadata: dict[str, Any] | None
+    """`<id>.meta.json`; None when there is none."""
+    sentences: list[dict[str, Any]] | None
+    """`<id>.json`; None when there is none."""
+    close: str | None
+    torn: str = ""
+    """Which file does not parse, and why."""
+
+    @property
+    def name(self) -> str:
+        """`split/id`."""
+        return f"{self.split}/{self.id}"
+
+    @property
+    def text(self) -> str:
+        """All sentences joined by spaces."""
+        return " ".join(str(s.get("sentence", "")) for s in self.sentences or [])
+
+
+@dataclass
+class Observation:
+    """The raw material of the verdict."""
+
+    scenario: Scenario
+    deadlines: Deadlines
+    prepared: list[Prepared]
+    out: Path
+    """The response root."""
+    watchdog_s: float
+    client_s: float = 0.0
+    """Loop time the client took."""
+    result: RunResult | None = None
+    client_error: BaseException | None = None
+    watchdog_fired: bool = False
+    livelock: str = ""
+    pending: list[PendingTask] = field(default_factory=list)
+    """Tasks of the client that were pending when the watchdog fired or the timers ran out."""
+    leaked: list[PendingTask] = field(default_factory=list)
+    """Tasks of the client pending 5 s after it returned and all seams were released."""
+    logs: list[logging.LogRecord] = field(default_factory=list)
+    loop_errors: list[str] = field(default_factory=list)
+    """What the loop's exception handler was told, tasks never retrieved among it."""
+    entries: list[Entry] = field(default_factory=list)
+    connections: list[ConnectionInfo] = field(default_factory=list)
+    faults: list[FaultReport] = field(default_factory=list)
+    recorder: Recorder | None = None
+    samples: list[SampleFacts] = field(default_factory=list)
+    harness_errors: list[str] = field(default_factory=list)
+
+
+def read_json(path: Path) -> tuple[Any, str]:
+    """A JSON file's value and, when it is there but cannot be read, why."""
+    if not path.exists():
+        return None, ""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")), ""
+    except (ValueError, OSError) as error:
+        return None, f"{path.name}: {error}"
+
+
+def sample_facts(observation: Observation) -> list[SampleFacts]:
+    """Facts of every requested sample; files first, the run result for what no file says."""
+    result = observation.result
+    records = {(r.split, r.id): r for r in result.samples} if result else {}
+    facts: list[SampleFacts] = []
+    for prepared in observation.prepared:
+        key = (prepared.split, prepared.id)
+        record = records.get(key)
+        base = observation.out / prepared.split
+        sentences, torn_answer = read_json(base / f"{prepared.id}.json")
+        metadata, torn_meta = read_json(base / f"{prepared.id}.meta.json")
+        if record is not None:
+            outcome = record.outcome
+        else:
+            outcome = "published" if sentences is not None else "unaccounted"
+        facts.append(
+            SampleFacts(
+                split=prepared.split,
+                id=prepared.id,
+                outcome=outcome,
+                attempts=_attempts(observation, key),
+                retry_count=record.retry_count if record else None,
+                error=record.error if record else "",
+                latency_s=record.latency_s if record else None,
+                metadata=metadata if metadata is not None else (record.metadata if record else None),
+                sentences=sentences,
+                close=record.close if record else None,
+                torn="; ".join(t for t in (torn_answer, torn_meta) if t),
+            )
+        )
+    return facts
+
+
+def _attempts(observation: Observation, key: tuple[str, str]) -> int:
+    """Attempts as the server saw them: connections of this sample."""
+    return sum(1 for c in observation.connections if c.sample == key) if observation.connections else 0

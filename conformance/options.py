@@ -1,0 +1,31 @@
+"""Settings of a run, handed down from the command line; nothing below reads the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How scenarios are run."""
+
+    clock: Literal["virtual", "real"] = "virtual"
+    seed: int = 1
+    """Seed of media, ids and jitter; the same seed gives the same trace."""
+    out: Path | None = None
+    """Folder for traces and the client's files; None: a temporary folder, kept for no one."""
+    datasets: Mapping[str, Path] = field(default_factory=dict)
+    """Dataset folders by the name scenarios use."""
+    ref_audio: Path | None = None
+    """Reference voice; None: one made from the seed."""
+    deadlines: Mapping[str, float] = field(default_factory=dict)
+    """Overrides of the client's deadlines for every scenario (the real clock's shortened ones), after the scenario's own."""
+    keep_trace: bool = False
+    """Write the trace of every scenario, not only of those that did not pass."""
+
+
+class ConfigurationError(ValueError):
+    """A run that cannot begin as asked; the message names what was found and what is allowed."""

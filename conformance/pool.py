@@ -1,0 +1,41 @@
+"""Spread independent jobs over processes, results in the order of the jobs."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def spread(function: Callable[[Job], Result], jobs: Sequence[Job], processes: int) -> Iterator[Result]:
+    """Results of `function` for every job, in order, as they become ready.
+
+    Args:
+        function: a module-level function; job and result must pickle.
+        processes: 1 runs everything in this process.
+
+    Workers are forked: what the parent has imported is shared and frozen out of the garbage collector, so that collecting
+    after each scenario is cheap.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        if processes <= 1 or len(jobs) <= 1:
+            for job in jobs:
+                yield function(job)
+            return
+        with ProcessPoolExecutor(
+            max_workers=min(processes, len(jobs)), mp_context=multiprocessing.get_context("fork")
+        ) as pool:
+            try:
+                yield from pool.map(function, jobs)
+            except (KeyboardInterrupt, GeneratorExit):
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,37 @@
+"""Faults that act on a client in this process, one a file (design.md section 6, layer `client seam`).
+
+A seam is installed before the client starts and released when it has returned. It changes the websockets library as the
+client meets it, never the client: the client under test stays the shipped one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.seams.base import Seam, SeamContext
+from conformance.seams.no_transport import NoTransportSeam
+from conformance.seams.swallow_cancellation import SwallowCancellationSeam
+from scenarios.faults import FaultBase, Layer, NoTransport, SwallowCancellation
+
+SEAMS: tuple[str, ...] = (SwallowCancellation.name, NoTransport.name)
+"""Names of the seams that have a file here."""
+
+
+def build_seams(faults: Sequence[FaultBase], context: SeamContext) -> list[Seam]:
+    """Make the seams of a scenario, in the order of its faults.
+
+    Args:
+        faults: all faults of the scenario; those of other layers are left to the server.
+        context: what the seams may ask of the runner.
+    """
+    seams: list[Seam] = []
+    for index, fault in enumerate(faults):
+        if fault.layer is not Layer.SEAM:
+            continue
+        if isinstance(fault, SwallowCancellation):
+            seams.append(SwallowCancellationSeam(fault, index, context))
+        elif isinstance(fault, NoTransport):
+            seams.append(NoTransportSeam(fault, index, context))
+        else:
+            raise NotImplementedError(f"no seam for fault {fault.name!r}")
+    return seams

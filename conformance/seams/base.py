@@ -1,0 +1,72 @@
+"""What seams share: who the current attempt is, and where evidence goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from conformance.outcome import FaultReport
+from scenarios.faults import FaultBase
+
+
+@dataclass(frozen=True)
+class SeamContext:
+    """What a seam may ask of the runner."""
+
+    attempt: Callable[[], tuple[str, str, int] | None]
+    """(split, id, attempt) of the running task; None when the client does not say."""
+    note: Callable[[str, str, dict[str, Any]], None]
+    """Write (fault name, state, evidence) to the trace."""
+
+
+class Seam(Protocol):
+    """Installed before the client starts, released when it has returned, then removed."""
+
+    def install(self) -> None: ...
+
+    def release(self) -> None:
+        """Let everything go that the seam holds."""
+
+    def remove(self) -> None: ...
+
+    def report(self) -> FaultReport: ...
+
+
+def in_scope(fault: FaultBase, attempt: tuple[str, str, int] | None, connection: int) -> bool:
+    """Whether a fault is armed for this attempt; a client that names no attempts counts connections."""
+    if fault.attempt is not None and fault.attempt != (attempt[2] if attempt else connection):
+        return False
+    if fault.sample is not None and attempt is not None and fault.sample != attempt[1]:
+        return False
+    return fault.connection is None or fault.connection == connection
+
+
+@dataclass
+class Proof:
+    """armed, then triggered, then observed, with evidence; written to the trace as it happens."""
+
+    fault: FaultBase
+    index: int
+    context: SeamContext
+    state: str = "armed"
+    connection: int | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def triggered(self, connection: int) -> None:
+        """The fault's moment came."""
+        if self.state == "armed":
+            self.state = "triggered"
+            self.connection = connection
+            self.context.note(self.fault.name, self.state, {"connection": connection})
+
+    def observed(self, **evidence: Any) -> None:
+        """The fault is proven to have bitten."""
+        self.evidence.update(evidence)
+        if self.state != "observed":
+            self.state = "observed"
+            self.context.note(self.fault.name, self.state, dict(self.evidence))
+
+    def report(self) -> FaultReport:
+        """The state as data."""
+        return FaultReport(self.fault.name, self.index, self.connection, self.state, dict(self.evidence))

@@ -1,0 +1,106 @@
+"""One time line of a scenario: what both sides saw and what the harness did.
+
+Records are kept as tuples while a scenario runs and turned into NDJSON only when asked for. The order is virtual time, then
+session, then the session's own sequence, so that the same seed gives the same trace (design.md section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+UNSTABLE_KEYS = frozenset({"port", "fd", "wall", "bytes_acked", "unacked_bytes", "buffered_bytes", "unread_bytes", "traceback"})
+"""Keys left out of a comparison: socket byte counts, ports, descriptors, wall-clock stamps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of a trace."""
+
+    t_s: float
+    """Loop time since the scenario began, microseconds kept."""
+    session: str
+    """`split/id#attempt`, `connection N` where the client does not say, or `` for the harness."""
+    seq: int
+    """Position within the session, over both sides."""
+    side: str
+    """client, server, fault, harness."""
+    what: str
+    data: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """A flat JSON object."""
+        return {
+            "t_s": self.t_s,
+            "session": self.session,
+            "seq": self.seq,
+            "side": self.side,
+            "what": self.what,
+            **self.data,
+        }
+
+    def line(self) -> str:
+        """A line for people."""
+        told = " ".join(f"{key}={_short(value)}" for key, value in self.data.items() if value not in (None, "", {}))
+        return f"{self.t_s:10.3f} {self.session or '-':<18} {self.side:<7} {self.what} {told}".rstrip()
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    return text if len(text) <= 90 else text[:87] + "..."
+
+
+@dataclass
+class Recorder:
+    """Collects records; time comes from the given clock."""
+
+    clock: Callable[[], float]
+    start_s: float
+    records: list[Record] = field(default_factory=list)
+    _seq: dict[str, int] = field(default_factory=dict)
+
+    def add(self, session: str, side: str, what: str, data: Mapping[str, Any]) -> None:
+        """Append a record stamped with the current loop time."""
+        seq = self._seq.get(session, 0) + 1
+        self._seq[session] = seq
+        self.records.append(Record(round(self.clock() - self.start_s, 6), session, seq, side, what, data))
+
+    def ordered(self) -> list[Record]:
+        """All records by time, session, sequence."""
+        return sorted(self.records, key=lambda r: (r.t_s, r.session, r.seq))
+
+    def last(self, count: int, *, side: str | None = None) -> list[Record]:
+        """The last records, of one side if asked."""
+        chosen = [r for r in self.ordered() if side is None or r.side == side]
+        return chosen[-count:]
+
+
+def last_of_both_sides(recorder: Recorder, count: int = 10) -> tuple[str, ...]:
+    """The last `count` records of the client and of the server, with what the faults did, on one time line."""
+    keep = {id(r) for side in ("client", "server", "fault", "harness") for r in recorder.last(count, side=side)}
+    return tuple(r.line() for r in recorder.ordered() if id(r) in keep)
+
+
+def write_ndjson(path: Path, records: Iterable[Record]) -> None:
+    """Write a trace, one JSON object a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        for record in records:
+            file.write(orjson.dumps(record.to_json(), default=str))
+            file.write(b"\n")
+
+
+def comparable(records: Iterable[Record]) -> list[str]:
+    """Lines that must be the same for the same seed."""
+    return [
+        orjson.dumps(
+            {key: value for key, value in record.to_json().items() if key not in UNSTABLE_KEYS},
+            default=str,
+            option=orjson.OPT_SORT_KEYS,
+        ).decode()
+        for record in records
+    ]
