@@ -1,4 +1,4 @@
-"""Time for the code under test: a loop whose clock jumps, a loop whose clock does not, one set of hooks for both."""
+"""Time for the code under test: a loop whose clock jumps, and one on the wall clock with the same hooks."""
 
 from conformance.clock.hooks import HookedLoop, RealLoop
 from conformance.clock.loop import Livelock, VirtualLoop

@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class HookedLoop(asyncio.SelectorEventLoop):
-    """A selector loop that lets the harness see connections, jobs and transports without touching the client."""
+    """A selector loop that shows connections, jobs and transports without touching the client."""
 
     def __init__(self, selector: Any = None) -> None:
         super().__init__(selector)
         self.client_sndbuf_bytes: int | None = None
-        """SO_SNDBUF of sockets connected from now on (bytes; the kernel doubles it); None leaves the default."""
+        """SO_SNDBUF of sockets connected from now on (bytes; the kernel doubles it); None: the default."""
         self.on_connect: Callable[[socket.socket], None] | None = None
         """Called in the task that connects, in the same step as connect(): the local port is known, and no
         callback of the accepting side has run yet."""
@@ -30,7 +30,7 @@ class HookedLoop(asyncio.SelectorEventLoop):
         )
         install_task_factory(self)
 
-    # --- connections -------------------------------------------------------------------------------------------
+    # --- connections ------------------------------------------------------------------------------
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         if self.client_sndbuf_bytes is not None:
@@ -41,8 +41,9 @@ class HookedLoop(asyncio.SelectorEventLoop):
     def _sock_connect(self, fut: asyncio.Future[None], sock: socket.socket, address: Any) -> None:
         """The step of asyncio's `sock_connect` that makes the system call (3.11 to 3.14 alike).
 
-        The public `sock_connect` gives no place between the call and the first turn of the accepting side; a bind
-        beforehand would, but a bound port cannot be used again for 60 s, and a fuzz run needs more than there are.
+        The public `sock_connect` gives no place between the call and the first turn of the accepting side; a
+        bind beforehand would, but a bound port cannot be used again for 60 s, and a fuzz run needs more ports
+        than there are.
         """
         super()._sock_connect(fut, sock, address)  # type: ignore[misc]
         if fut.done() and fut.exception() is not None:
@@ -75,7 +76,7 @@ class HookedLoop(asyncio.SelectorEventLoop):
             if (side is None or its == side) and transport.get_extra_info("socket").fileno() != -1
         ]
 
-    # --- jobs in threads ---------------------------------------------------------------------------------------
+    # --- jobs in threads --------------------------------------------------------------------------
 
     def set_default_executor(self, executor: concurrent.futures.ThreadPoolExecutor) -> None:  # type: ignore[override]
         super().set_default_executor(executor)
@@ -84,12 +85,12 @@ class HookedLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: concurrent.futures.Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """As in asyncio (`asyncio.to_thread` and `getaddrinfo` come here too); a job in any executor is counted."""
+        """As in asyncio (`to_thread` and `getaddrinfo` come here too); a job in any executor is counted."""
         self._check_closed()  # type: ignore[attr-defined]
         job = (self.executor if executor is None else executor).submit(func, *args)
         future = asyncio.wrap_future(job, loop=self)
-        # In this order: the job counts as ended only after its result has been handed to the loop. The other way
-        # round the clock could jump between the two.
+        # In this order: the job counts as ended only after its result has been handed to the loop. The other
+        # way round the clock could jump between the two.
         self._jobs[job] = getattr(func, "__qualname__", repr(func))
         self.job_started()
         job.add_done_callback(self._job_ended_in_thread)
@@ -97,7 +98,7 @@ class HookedLoop(asyncio.SelectorEventLoop):
 
     @property
     def jobs(self) -> list[str]:
-        """Names of the executor jobs that have not ended, oldest first (a cancelled await does not end a job)."""
+        """Executor jobs that have not ended, oldest first (a cancelled await does not end a job)."""
         return [what for job, what in list(self._jobs.items()) if not job.done()]
 
     def job_futures(self) -> list[concurrent.futures.Future[Any]]:

@@ -1,7 +1,7 @@
 """The virtual loop: its clock jumps to the next timer when nothing else can happen before it.
 
-Client, server, judge and proxy run in this one loop over real loopback sockets. What is jumped over is waiting, and
-only waiting: never a thread at work, never bytes on their way to somebody who reads.
+Client, server, judge and proxy run in this one loop over real loopback sockets. It jumps over waiting
+and over nothing else: no thread at work, no bytes on their way to somebody who reads.
 Source: design.md section 4, rules 1 to 3.
 """
 
@@ -33,7 +33,7 @@ LATEST_START_S = 1e7
 _STILL_S = 1e-3
 """A clock that moved less than this stood still: timers of zero length move it by one ulp each."""
 _SAMPLED_PASSES = 20
-"""Passes of the loop in which a livelock's tasks are collected: two tasks that wake each other run in turn."""
+"""Passes of the loop in which a livelock's tasks are collected: tasks that wake each other run in turn."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Livelock:
     real_s: float
     """Real seconds for which it has stood there."""
     tasks: tuple[str, ...]
-    """Tasks (callbacks, where there is no task) that ran in the last passes of the loop; empty when none ran."""
+    """Tasks (else callbacks) that ran in the last passes of the loop; when none ran, those that wait."""
     held: tuple[str, ...]
     """Executor jobs and explicit holds that were waited for."""
 
     def __str__(self) -> str:
         who = "; ".join(self.tasks) or "none"
         held = f"; held by: {'; '.join(self.held)}" if self.held else ""
-        return f"the clock stood still at {self.at_s:.6f} s for {self.real_s:.1f} s of real time; ran: {who}{held}"
+        return f"the clock stood at {self.at_s:.6f} s for {self.real_s:.1f} s of real time; ran: {who}{held}"
 
 
 class VirtualLoop(HookedLoop):
@@ -96,14 +96,14 @@ class VirtualLoop(HookedLoop):
         self.jumps = 0
         """How many times the clock has jumped."""
         self.unrested: list[str] = []
-        """What the network still had on its way when `network_cap_s` was over; empty in a run to be trusted."""
+        """What was still on its way when `network_cap_s` was over; empty in a run to be trusted."""
         self.on_timers_empty: Callable[[], None] | None = None
         self.on_livelock: Callable[[Livelock], None] | None = None
         super().__init__(self._poller)
         self._clock_moved()
         self._set_resolution()
 
-    # --- time --------------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------
 
     def time(self) -> float:
         return self._now_s
@@ -116,13 +116,13 @@ class VirtualLoop(HookedLoop):
         self,
         when: float,
         callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """As in asyncio, but no two timers share an instant: the later made is due one ulp later.
 
-        So timers of one instant run first-in first-out, one a jump, with the network at rest between two of them;
-        one that is due already waits for the network too.
+        So timers of one instant run first-in first-out, one a jump, with the network at rest between two of
+        them; one that is due already waits for the network too.
         """
         return super().call_at(self._own_instant(when), callback, *args, context=context)
 
@@ -135,8 +135,8 @@ class VirtualLoop(HookedLoop):
         if len(self._taken) > self._taken_limit:
             self._taken = {at: last for at, last in self._taken.items() if at > self._now_s}
             self._taken_limit = max(1024, 2 * len(self._taken))
-        # _taken leads from an instant to the last one given to those who asked for it. Cancelled timers keep theirs:
-        # a gap filled again would put the later made before the earlier.
+        # _taken leads from an instant to the last one given to those who asked for it. Cancelled timers keep
+        # theirs: a gap filled again would put the later made before the earlier.
         own = asked
         while own in self._taken:
             own = math.nextafter(self._taken[own], math.inf)
@@ -144,7 +144,7 @@ class VirtualLoop(HookedLoop):
         self._taken[asked] = own
         return own
 
-    # --- selecting ---------------------------------------------------------------------------------------------
+    # --- selecting --------------------------------------------------------------------------------
 
     def _select(self, timeout: float | None) -> Events:
         """What the loop's selector does: look, and if there is nothing to do, come to rest and jump."""
@@ -164,7 +164,7 @@ class VirtualLoop(HookedLoop):
         return events
 
     def _rest(self, timeout: float | None) -> Events:
-        """Return events as soon as there are any; jump, and return none, when there can be none before the next timer."""
+        """Return events as soon as there are any; jump when there can be none before the next timer."""
         while True:
             if self._is_held():
                 return self._wait_for_holds()
@@ -182,6 +182,8 @@ class VirtualLoop(HookedLoop):
             self._stops_at_rest = False
             self.stop()
             return []
+        # The timeout is a rounded difference, capped at a day: only the timer itself knows its instant,
+        # and no public name leads to it.
         due = math.inf if timeout is None else self._scheduled[0].when()  # type: ignore[attr-defined]
         if due == math.inf:
             return self._timers_empty()
@@ -189,8 +191,6 @@ class VirtualLoop(HookedLoop):
         return []
 
     def _jump(self, due: float) -> None:
-        # The timeout that _run_once gives is a rounded difference, capped at a day; only the timer itself knows the
-        # instant exactly, and no public name leads to it.
         self._empty_told = False
         self.jumps += 1
         self._now_s = due
@@ -214,7 +214,7 @@ class VirtualLoop(HookedLoop):
         """Stop the loop where it would jump next, before the clock moves."""
         self._stops_at_rest = True
 
-    # --- holds -------------------------------------------------------------------------------------------------
+    # --- holds ------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def hold(self, what: str) -> Iterator[None]:
@@ -269,7 +269,7 @@ class VirtualLoop(HookedLoop):
             self._report_livelock()
         return events
 
-    # --- livelock ----------------------------------------------------------------------------------------------
+    # --- livelock ---------------------------------------------------------------------------------
 
     def _clock_moved(self) -> None:
         self._moved_s = self._now_s
@@ -301,7 +301,7 @@ class VirtualLoop(HookedLoop):
         self._livelock_s = self._hold_cap_s = real_s
         self._hold_moved()
 
-    # --- network -----------------------------------------------------------------------------------------------
+    # --- network ----------------------------------------------------------------------------------
 
     def _connecting(self, fut: asyncio.Future[None], sock: socket.socket, address: Any) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):

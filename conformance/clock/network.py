@@ -1,10 +1,10 @@
 """Is the network at rest: has everything that was written reached a peer that still reads?
 
 Loopback TCP usually delivers inside the call that writes, but not always: a softirq is put off under load, a
-window of 4096 bytes waits for a probe timer, a segment that did not fit is sent again after 200 ms. To jump then
-would let a timer overtake data that was already on its way, and no two runs would agree.
+window of 4096 bytes waits for a probe timer, a segment that did not fit is sent again after 200 ms. To jump
+then would let a timer overtake data that was already on its way, and no two runs would agree.
 
-Each thing awaited here ends with an event on a registered socket, so the loop waits in `poll()` and never sleeps.
+Each thing awaited here ends with an event on a registered socket: the loop waits in `poll()`, never sleeps.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Endpoint:
 
 
 def pair_of(sock: socket.socket) -> Pair | None:
-    """Both addresses of a connected TCP socket; None for another kind of socket, or when it is gone already."""
+    """Both addresses of a connected TCP socket; None for another kind, or when it is gone already."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
         return None
     try:
@@ -52,8 +52,8 @@ class Network:
         self._by_pair: dict[Pair, Endpoint] = {}
         self._by_fd: dict[int, Endpoint] = {}
         self._listening: set[int] = set()
-        # Dictionaries as ordered sets. Only what was touched since it was last seen at rest is looked at: a look
-        # at every socket before every jump is 18 % of a run.
+        # Dictionaries as ordered sets. Only what was touched since it was last seen at rest is looked at: to
+        # look at every socket before every jump is 18 % of a run.
         self._written: dict[Endpoint, None] = {}
         self._ended: dict[Endpoint, None] = {}
         self._connecting: dict[Pair, asyncio.Future[None]] = {}
@@ -152,8 +152,8 @@ class Network:
             return True if (remote, local) in self._connecting else None
         sent, got = tcp_info(end.sock), tcp_info(peer.sock)
         in_flight = sent.bytes_sent - sent.bytes_retransmitted - got.bytes_received
-        # A transport with bytes left in user space waits for acknowledgements that the peer's kernel may put off
-        # by 40 ms. Nothing is unsent then, nothing in flight, and still the writer is about to go on.
+        # A transport with bytes left in user space waits for acknowledgements that the peer's kernel may put
+        # off by 40 ms. Nothing is unsent then, nothing in flight, and still the writer is about to go on.
         blocked = self._wants_to_write(end.fd)
         if sent.bytes_unsent == 0 and in_flight <= 0 and not blocked:
             return None

@@ -114,12 +114,12 @@ def _run_main(loop: VirtualLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> 
 
 
 def close_loop(loop: HookedLoop, grace_s: float = 5.0) -> list[str]:
-    """End the loop: cancel tasks, end async generators and jobs, abort transports, close. Never waits without end.
+    """End the loop in bounded time: cancel tasks, end async generators and jobs, abort transports, close.
 
     Args:
         loop: one of ours, not running; already closed is fine.
-        grace_s: how long cancelled tasks may take altogether (seconds of the loop's own clock; on the virtual clock
-            real time is bounded apart, by 2 s a round).
+        grace_s: how long cancelled tasks may take altogether (seconds of the loop's own clock; on the virtual
+            clock real time is bounded apart, by 2 s a round).
     Returns: what would not end: tasks (abandoned, so that nothing more is said of them) and executor jobs.
     Raises RuntimeError: the loop is running.
     Source: design.md section 4, rule 5.

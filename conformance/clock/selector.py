@@ -1,6 +1,6 @@
 """poll(), wrapped: every select() of the loop is answered by the loop itself.
 
-poll() and not epoll: its events come in the order of registration, epoll's in the order in which the kernel noticed.
+poll() and not epoll: its events come in order of registration, epoll's in the order the kernel noticed them.
 """
 
 import selectors

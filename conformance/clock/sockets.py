@@ -81,7 +81,7 @@ def bytes_acked(sock: HasSocketCalls) -> int:
 def tcp_info(sock: HasSocketCalls) -> TcpInfo:
     """All counters in one call.
 
-    Raises OSError: the socket is closed, or the kernel's answer is too short (before Linux 4.19, some sandboxes).
+    Raises OSError: the socket is closed, or the kernel's answer is too short (before 4.19, some sandboxes).
     """
     raw = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
     if len(raw) < _TCP_INFO_BYTES:
@@ -116,5 +116,5 @@ def supported() -> str | None:
             unacked_bytes(probe)
             tcp_info(probe)
     except OSError as exc:
-        return f"the virtual clock needs SIOCOUTQ and TCP_INFO, and this system refuses ({exc}): use --clock real"
+        return f"the virtual clock needs SIOCOUTQ and TCP_INFO; this system refuses ({exc}): use --clock real"
     return None

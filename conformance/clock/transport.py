@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # type: ignore[misc,name-defined]
     """The transport that asyncio would have made.
 
-    A subclass of a private class: the alternative, wrapping the socket, would hide from `get_extra_info("socket")`
-    the very object that fault evidence is read from. Overridden are two public methods and the one step in which a
-    socket is closed; writes out of the transport's own buffer are seen by the selector (`Network.written_fd`).
+    A subclass of a private class: the alternative, wrapping the socket, would hide from
+    `get_extra_info("socket")` the very object that fault evidence is read from. Overridden are three public
+    methods and the one step in which a socket is closed; writes out of the transport's own buffer are seen by
+    the selector (`Network.written_fd`).
     """
 
     def __init__(
