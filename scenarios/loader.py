@@ -1,7 +1,7 @@
 """A scenario file read, checked and built; everything that is wrong with it is told at once.
 
-A file holds one scenario, or several that differ by a value (`cases`). A case names dotted keys and values, which
-take the place of the file's own: `cases: {late: {faults.0.late_session_closed.delay_s: 19.9}}`.
+A file holds one scenario, or several that differ by a value (`cases`). A case names dotted keys and values,
+which take the place of the file's own: `cases: {late: {faults.0.late_session_closed.delay_s: 19.9}}`.
 """
 
 from __future__ import annotations
@@ -177,10 +177,11 @@ def _put(data: Any, steps: Sequence[str], value: Any) -> _Path:
         elif not isinstance(data, dict):
             raise _NoSuchPlace(f"{here} is {shown(data)}", "a dotted key leads through mappings and lists")
         path = (*path, key)
+        container: Any = data
         if number == len(steps):
-            data[key] = value
+            container[key] = value
         else:
-            data = data[key] if isinstance(data, list) else data.setdefault(step, {})
+            data = container[key] if isinstance(data, list) else container.setdefault(step, {})
     return path
 
 
@@ -270,7 +271,8 @@ def _faults(data: Any, places: _Places, found: list[Problem]) -> list[FaultBase]
 @cache
 def _adapter(section: str) -> TypeAdapter[Any]:
     field = Scenario.model_fields[section]
-    return TypeAdapter(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
+    whole: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    return TypeAdapter(whole)
 
 
 def _id_of(file: Path) -> str:

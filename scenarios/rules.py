@@ -1,4 +1,4 @@
-"""Rules between the keys of a scenario, which no type can say. Each yields what is broken and what is allowed."""
+"""Rules between keys, which no type can say. Each yields what is broken and what is allowed."""
 
 from __future__ import annotations
 
