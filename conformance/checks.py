@@ -67,7 +67,9 @@ def _matches_one(key: str, value: Any, actual: Any) -> bool:
         return isinstance(actual, int | float) and actual <= value
     if key == "one_of":
         return actual in value
-    raise ValueError(f"matcher {key!r} is not known; known: contains, not_contains, at_least, at_most, one_of")
+    raise ValueError(
+        f"matcher {key!r} is not known; known: contains, not_contains, at_least, at_most, one_of"
+    )
 
 
 def told(matcher: Any) -> str:
@@ -128,7 +130,9 @@ def _check_sample(observation: Observation, facts: SampleFacts, expect: SampleEx
     yield from _check_metadata(observation, facts, expect.metadata)
 
 
-def _check_metadata(observation: Observation, facts: SampleFacts, expect: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_metadata(
+    observation: Observation, facts: SampleFacts, expect: Mapping[str, Any]
+) -> Iterator[Finding]:
     for key, matcher in expect.items():
         name = f"metadata.{key}"
         if facts.metadata is None:

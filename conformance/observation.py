@@ -13,10 +13,11 @@ from conformance.trace import Recorder
 from scenarios.model import Scenario
 
 if TYPE_CHECKING:
-    from client.deadlines import Deadlines
-    from client.media import Prepared
     from client.run import RunResult
     from mockserver.app import ConnectionInfo
+
+    from client.deadlines import Deadlines
+    from client.media import Prepared
     from mockserver.journal import Entry
 
 
@@ -110,15 +111,12 @@ def sample_facts(observation: Observation) -> list[SampleFacts]:
         base = observation.out / prepared.split
         sentences, torn_answer = read_json(base / f"{prepared.id}.json")
         metadata, torn_meta = read_json(base / f"{prepared.id}.meta.json")
-        if record is not None:
-            outcome = record.outcome
-        else:
-            outcome = "published" if sentences is not None else "unaccounted"
+        unrecorded = "published" if sentences is not None else "unaccounted"
         facts.append(
             SampleFacts(
                 split=prepared.split,
                 id=prepared.id,
-                outcome=outcome,
+                outcome=record.outcome if record is not None else unrecorded,
                 attempts=_attempts(observation, key),
                 retry_count=record.retry_count if record else None,
                 error=record.error if record else "",

@@ -22,7 +22,7 @@ class RunOptions:
     ref_audio: Path | None = None
     """Reference voice; None: one made from the seed."""
     deadlines: Mapping[str, float] = field(default_factory=dict)
-    """Overrides of the client's deadlines for every scenario (the real clock's shortened ones), after the scenario's own."""
+    """Overrides of the client's deadlines for every scenario, after the scenario's own."""
     keep_trace: bool = False
     """Write the trace of every scenario, not only of those that did not pass."""
 

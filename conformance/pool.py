@@ -19,8 +19,8 @@ def spread(function: Callable[[Job], Result], jobs: Sequence[Job], processes: in
         function: a module-level function; job and result must pickle.
         processes: 1 runs everything in this process.
 
-    Workers are forked: what the parent has imported is shared and frozen out of the garbage collector, so that collecting
-    after each scenario is cheap.
+    Workers are forked: what the parent has imported is shared and frozen out of the garbage collector, so
+    that collecting after each scenario is cheap.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
 """One time line of a scenario: what both sides saw and what the harness did.
 
-Records are kept as tuples while a scenario runs and turned into NDJSON only when asked for. The order is virtual time, then
-session, then the session's own sequence, so that the same seed gives the same trace (design.md section 4).
+Records are turned into NDJSON only when asked for. The order is virtual time, then session, then the
+session's own sequence, so that the same seed gives the same trace (design.md section 4).
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 import orjson
 
-UNSTABLE_KEYS = frozenset({"port", "fd", "wall", "bytes_acked", "unacked_bytes", "buffered_bytes", "unread_bytes", "traceback"})
+UNSTABLE_KEYS = frozenset(
+    {"port", "fd", "wall", "bytes_acked", "unacked_bytes", "buffered_bytes", "unread_bytes", "traceback"}
+)
 """Keys left out of a comparison: socket byte counts, ports, descriptors, wall-clock stamps."""
 
 
@@ -45,7 +47,9 @@ class Record:
 
     def line(self) -> str:
         """A line for people."""
-        told = " ".join(f"{key}={_short(value)}" for key, value in self.data.items() if value not in (None, "", {}))
+        told = " ".join(
+            f"{key}={_short(value)}" for key, value in self.data.items() if value not in (None, "", {})
+        )
         return f"{self.t_s:10.3f} {self.session or '-':<18} {self.side:<7} {self.what} {told}".rstrip()
 
 
@@ -81,7 +85,9 @@ class Recorder:
 
 def last_of_both_sides(recorder: Recorder, count: int = 10) -> tuple[str, ...]:
     """The last `count` records of the client and of the server, with what the faults did, on one time line."""
-    keep = {id(r) for side in ("client", "server", "fault", "harness") for r in recorder.last(count, side=side)}
+    keep = {
+        id(r) for side in ("client", "server", "fault", "harness") for r in recorder.last(count, side=side)
+    }
     return tuple(r.line() for r in recorder.ordered() if id(r) in keep)
 
 

@@ -30,7 +30,9 @@ def chosen_defects(names: Sequence[str]) -> list[Defect]:
     return [known[name] for name in names] if names else list(DEFECTS)
 
 
-def show_matrix(names: Sequence[str], *, seed: int, processes: int, stop_at_first: bool, as_json: bool) -> Exit:
+def show_matrix(
+    names: Sequence[str], *, seed: int, processes: int, stop_at_first: bool, as_json: bool
+) -> Exit:
     """Run and print the matrix; all caught or exit 1, a reference client that is not clean is exit 1 as well."""
     defects = chosen_defects(names)
     options = RunOptions(seed=seed)
@@ -52,7 +54,8 @@ def show_matrix(names: Sequence[str], *, seed: int, processes: int, stop_at_firs
     caught = sum(result.caught for result in results)
     out = sys.stderr if as_json else sys.stdout
     print(
-        f"\n{caught} of {len(results)} defects caught; reference client: {len(reference) - len(unclean)} of {len(reference)}"
+        f"\n{caught} of {len(results)} defects caught; reference client: "
+        f"{len(reference) - len(unclean)} of {len(reference)}"
         f" scenarios pass; {time.perf_counter() - started:.1f} s",
         file=out,
     )
@@ -67,7 +70,9 @@ def _lines(result: DefectResult) -> list[str]:
     if not result.caught:
         return [f"{result.name:<36} NOT CAUGHT  {result.missed_reason}"]
     first, *more = result.catches
-    lines = [f"{result.name:<36} caught by {first.scenario}: {first.finding} ({', '.join(first.requirements)})"]
+    lines = [
+        f"{result.name:<36} caught by {first.scenario}: {first.finding} ({', '.join(first.requirements)})"
+    ]
     if more:
         lines.append(f"{'':<36} and {len(more)} more: {', '.join(c.scenario for c in more)}")
     return lines

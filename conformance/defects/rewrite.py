@@ -5,8 +5,8 @@ instead of silently changing nothing.
 """
 
 from __future__ import annotations
-
 import __future__ as future_flags
+
 import ast
 import contextlib
 import importlib
@@ -80,7 +80,12 @@ def _locate(where: str) -> FunctionType:
 def _replace(definition: ast.AST, rewrite: Rewrite) -> int:
     old = ast.parse(textwrap.dedent(rewrite.old).strip())
     new = ast.parse(textwrap.dedent(rewrite.new).strip())
-    if len(old.body) == 1 and isinstance(old.body[0], ast.Expr) and len(new.body) == 1 and isinstance(new.body[0], ast.Expr):
+    if (
+        len(old.body) == 1
+        and isinstance(old.body[0], ast.Expr)
+        and len(new.body) == 1
+        and isinstance(new.body[0], ast.Expr)
+    ):
         found = _replace_expression(definition, old.body[0].value, new.body[0].value)
         if found:
             return found
@@ -128,8 +133,8 @@ def _replace_statements(root: ast.AST, old: list[ast.stmt], new: list[ast.stmt])
 def applied(rewrites: tuple[Rewrite, ...]) -> Iterator[None]:
     """The client with a defect, for as long as the block lasts.
 
-    The code of the function object is swapped, so every module that imported the function by name gets the defect too. All
-    rewrites are made before the first one takes effect: a defect that does not fit changes nothing.
+    The code of the function object is swapped, so every module that imported the function by name gets the
+    defect too. All rewrites are made before the first one takes effect: one that does not fit changes nothing.
     """
     ready = [rewritten(rewrite) for rewrite in rewrites]
     with contextlib.ExitStack() as undo:

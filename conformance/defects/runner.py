@@ -22,7 +22,9 @@ class _Job:
     stop_at_first: bool
 
 
-def run_reference(scenarios: Sequence[Scenario], options: RunOptions, processes: int) -> dict[str, ScenarioResult]:
+def run_reference(
+    scenarios: Sequence[Scenario], options: RunOptions, processes: int
+) -> dict[str, ScenarioResult]:
     """The same scenarios with the reference client; only those that pass can catch anything."""
     jobs = [_Job(None, (scenario,), options, False) for scenario in scenarios]
     return {result.id: result for results in spread(_run, jobs, processes) for result in _results(results)}
@@ -80,8 +82,8 @@ def _run(job: _Job) -> list[ScenarioResult] | str:
 def catch_of(defect: Defect, result: ScenarioResult) -> Catch | None:
     """The catch in a scenario's result, if it is one.
 
-    Only an outcome of `fail` counts, and only through a finding that the defect named beforehand and that names a requirement
-    the defect breaks.
+    Only an outcome of `fail` counts, and only through a finding that the defect named beforehand and that
+    names a requirement the defect breaks.
     """
     if result.outcome is not Outcome.FAIL:
         return None

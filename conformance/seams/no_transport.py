@@ -46,7 +46,7 @@ class NoTransportSeam:
         def put(connection: ClientConnection, value: Any) -> None:
             connection.__dict__[_SLOT] = value
 
-        ClientConnection.transport = property(get, put)  # type: ignore[assignment,misc]
+        ClientConnection.transport = property(get, put)  # type: ignore[assignment]
 
     def release(self) -> None:
         """Show the attribute again."""
@@ -55,7 +55,7 @@ class NoTransportSeam:
     def remove(self) -> None:
         """Restore the library; connections made meanwhile get their plain attribute back."""
         if isinstance(ClientConnection.__dict__.get("transport"), property):
-            del ClientConnection.transport
+            del ClientConnection.transport  # type: ignore[misc]
         for connection in self._kept:
             if _SLOT in connection.__dict__:
                 connection.__dict__["transport"] = connection.__dict__.pop(_SLOT)

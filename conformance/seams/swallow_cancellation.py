@@ -42,7 +42,7 @@ class SwallowCancellationSeam:
                 await seam._block(connection)
             await seam._original(connection, message, *args, **kwargs)
 
-        ClientConnection.send = send  # type: ignore[method-assign]
+        ClientConnection.send = send  # type: ignore[method-assign,assignment]
 
     def release(self) -> None:
         """Let blocked writes go on."""

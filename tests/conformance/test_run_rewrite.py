@@ -13,7 +13,7 @@ import pytest
 
 from conformance.defects.rewrite import Rewrite, RewriteError, applied
 
-SOURCE = '''
+SOURCE = """
 from __future__ import annotations
 
 class Thing:
@@ -30,10 +30,10 @@ async def reply(x):
         x = x
         x = x
     return x
-'''
+"""
 
 
-@pytest.fixture()
+@pytest.fixture
 def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     (tmp_path / "rewrite_victim.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -62,8 +62,9 @@ def test_a_static_method_can_be_rewritten(victim: ModuleType) -> None:
 
 
 def test_the_number_of_places_must_be_exact(victim: ModuleType) -> None:
-    with pytest.raises(RewriteError, match=r"occurs 2 time\(s\), expected 1"), applied(
-        (Rewrite("rewrite_victim:reply", "x = x", "pass"),)
+    with (
+        pytest.raises(RewriteError, match=r"occurs 2 time\(s\), expected 1"),
+        applied((Rewrite("rewrite_victim:reply", "x = x", "pass"),)),
     ):
         pass
 
@@ -78,7 +79,8 @@ def test_a_defect_that_does_not_fit_changes_nothing(victim: ModuleType) -> None:
 
 
 def test_a_function_that_is_gone_is_named(victim: ModuleType) -> None:
-    with pytest.raises(RewriteError, match="rewrite_victim:Thing.gone: no function"), applied(
-        (Rewrite("rewrite_victim:Thing.gone", "a", "b"),)
+    with (
+        pytest.raises(RewriteError, match=r"rewrite_victim:Thing\.gone: no function"),
+        applied((Rewrite("rewrite_victim:Thing.gone", "a", "b"),)),
     ):
         pass

@@ -25,7 +25,9 @@ CLOSE = json.dumps({"type": "session.close"})
 
 def _context(notes: list[tuple[str, str, dict[str, Any]]] | None = None) -> SeamContext:
     kept = notes if notes is not None else []
-    return SeamContext(attempt=lambda: None, note=lambda name, state, evidence: kept.append((name, state, evidence)))
+    return SeamContext(
+        attempt=lambda: None, note=lambda name, state, evidence: kept.append((name, state, evidence))
+    )
 
 
 @asynccontextmanager

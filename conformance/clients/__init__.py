@@ -1,0 +1,1 @@
+"""Clients under test. `builtin` is the shipped `client` package, unchanged."""

@@ -1,0 +1,145 @@
+"""The shipped client, driven as `duplex-eval generate` drives it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import wave
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from client.generate import SessionSettings
+from client.retry import ATTEMPT
+from client.run import Run, RunSettings
+
+from client.deadlines import Deadlines
+from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
+from conformance.options import ConfigurationError, RunOptions
+from scenarios.clips import make_frames, make_pcm
+from scenarios.model import Clip, SampleSpec, Scenario
+
+MODEL = "openbmb/MiniCPM-o-4_5"
+RUN_CLEAN_UP_S = 5.0
+"""Loop time a run may take beside its attempts: locks, artifacts, the run result."""
+
+
+def current_attempt() -> tuple[str, str, int] | None:
+    """(split, id, attempt) of the running task, as the client itself says."""
+    return ATTEMPT.get()
+
+
+def deadlines_of(scenario: Scenario, options: RunOptions) -> Deadlines:
+    """The client's deadlines with the scenario's and then the run's overrides."""
+    return Deadlines(**{**scenario.client.deadlines, **options.deadlines})
+
+
+def samples_of(scenario: Scenario) -> list[SampleSpec]:
+    """The samples of a scenario; a single clip is sample `1` unless it comes from a dataset."""
+    if scenario.samples:
+        return list(scenario.samples)
+    clip = scenario.clip
+    assert clip is not None, "the loader lets no scenario pass without input"
+    if clip.dataset is not None:
+        assert clip.split is not None
+        assert clip.id is not None
+        return [SampleSpec(id=clip.id, split=clip.split, clip=clip)]
+    return [SampleSpec(id="1", clip=clip)]
+
+
+def prepare(scenario: Scenario, options: RunOptions) -> list[Prepared]:
+    """Make or decode the input of every sample, before any clock starts."""
+    return [_prepare(spec, options) for spec in samples_of(scenario)]
+
+
+def _prepare(spec: SampleSpec, options: RunOptions) -> Prepared:
+    clip = spec.clip
+    if clip.dataset is not None:
+        return _prepare_from_dataset(clip, options)
+    pcm = make_pcm(clip, seed=options.seed)
+    frames = make_frames(clip, seed=options.seed) if clip.frames else []
+    return Prepared(
+        split=spec.split,
+        id=spec.id,
+        pcm=pcm,
+        frames=tuple(Frame(t_s=float(second), jpeg=jpeg) for second, jpeg in enumerate(frames)),
+        video_duration_s=clip.seconds or 0.0,
+    )
+
+
+def _prepare_from_dataset(clip: Clip, options: RunOptions) -> Prepared:
+    from client.dataset import load_dataset
+    from client.media import prepare_sample
+
+    folder = options.datasets.get(clip.dataset or "")
+    if folder is None:
+        known = ", ".join(sorted(options.datasets)) or "none"
+        raise ConfigurationError(
+            f"dataset {clip.dataset!r} is not known here; known: {known}; give --dataset NAME=PATH"
+        )
+    loaded = load_dataset(folder, split=clip.split, ids=[clip.id or ""])
+    if not loaded.samples:
+        raise ConfigurationError(f"{folder}: no sample {clip.split}/{clip.id}")
+    return prepare_sample(loaded.samples[0])
+
+
+def reference_voice(options: RunOptions) -> ReferenceVoice:
+    """The reference voice given on the command line, or half a second of tone."""
+    if options.ref_audio is not None:
+        return load_reference_voice(options.ref_audio)
+    pcm = make_pcm(Clip(seconds=0.5), seed=options.seed)
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(16_000)
+        out.writeframes(pcm)
+    data = buffer.getvalue()
+    return ReferenceVoice(
+        data_url="data:audio/wav;base64," + base64.b64encode(data).decode(),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def worst_case_s(scenario: Scenario, deadlines: Deadlines, prepared: list[Prepared]) -> float:
+    """Loop time after which the client must have returned: two attempts a sample."""
+    rounds = -(-len(prepared) // scenario.client.concurrency)
+    attempt_s = deadlines.request_s + deadlines.worst_teardown_s
+    return rounds * 2 * attempt_s + RUN_CLEAN_UP_S
+
+
+def make_run(
+    url: str,
+    scenario: Scenario,
+    prepared: list[Prepared],
+    deadlines: Deadlines,
+    options: RunOptions,
+    out: Path,
+    observer: Any,
+) -> Run:
+    """A run of the shipped client that is ready to start."""
+    session = SessionSettings(
+        url=url,
+        model=MODEL,
+        ref_audio=reference_voice(options),
+        deadlines=deadlines,
+        pace=scenario.client.pace,
+    )
+    settings = RunSettings(
+        session=session,
+        response_root=out,
+        concurrency=scenario.client.concurrency,
+        defer_artifacts=scenario.client.defer_artifacts,
+    )
+    return Run(prepared, settings, observer=observer)
+
+
+def attempt_name(attempt: tuple[str, str, int] | None) -> str:
+    """`split/id#attempt`, the name of a session in traces."""
+    return f"{attempt[0]}/{attempt[1]}#{attempt[2]}" if attempt else ""
+
+
+def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Observer fields without empty values, ready for a trace."""
+    return {key: value for key, value in fields.items() if value is not None}

@@ -1,0 +1,255 @@
+"""The commands of `conformance`, each a thin layer over the package that does the work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance.exits import Exit
+
+app = typer.Typer(
+    name="conformance",
+    help="Conformance testbed for full-duplex realtime evaluation clients.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class ClockName(StrEnum):
+    """Which clock a run uses."""
+
+    VIRTUAL = "virtual"
+    REAL = "real"
+
+
+class TargetName(StrEnum):
+    """The server spoken to."""
+
+    MOCK = "mock"
+
+
+Patterns = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID|GLOB|FILE]...", help="Default: the whole catalogue.")
+]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", help="Only scenarios with this tag; may be repeated.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of media, ids and jitter.", min=0)]
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes; 0: one a core.", min=0, max=64)]
+Datasets = Annotated[
+    list[str] | None,
+    typer.Option("--dataset", metavar="NAME=PATH", help="A dataset folder that scenarios name."),
+]
+RefAudio = Annotated[
+    Path | None, typer.Option("--ref-audio", metavar="WAV", help="Reference voice of the sessions.")
+]
+
+
+def _fail(message: str, code: Exit = Exit.USAGE) -> typer.Exit:
+    print(f"conformance: {message}", file=sys.stderr)
+    return typer.Exit(int(code))
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Conformance testbed for full-duplex realtime evaluation clients."""
+    if version:
+        from conformance import __version__
+
+        print(f"duplex-conformance {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    patterns: Patterns = None,
+    tag: Tags = None,
+    target: Annotated[TargetName, typer.Option(help="The server spoken to.")] = TargetName.MOCK,
+    clock: Annotated[ClockName, typer.Option(help="Time of server and client.")] = ClockName.VIRTUAL,
+    seed: Seed = 1,
+    jobs: Jobs = 0,
+    out: Annotated[Path | None, typer.Option(help="Keep traces and the client's files here.")] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", help="Write the report as JSON; `-` for standard output.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML.")] = None,
+    dataset: Datasets = None,
+    ref_audio: RefAudio = None,
+    fail_fast: Annotated[
+        bool, typer.Option("--fail-fast", help="Stop at the first scenario that does not pass.")
+    ] = False,
+    keep_trace: Annotated[
+        bool, typer.Option("--keep-traces", help="With --out: traces of passing scenarios too.")
+    ] = False,
+) -> None:
+    """Run scenarios against a target and judge the client."""
+    from conformance.options import ConfigurationError, RunOptions
+    from conformance.session import execute
+    from scenarios import ScenarioError
+
+    try:
+        options = RunOptions(
+            clock=clock.value,
+            seed=seed,
+            out=out,
+            datasets=_datasets(dataset),
+            ref_audio=ref_audio,
+            keep_trace=keep_trace,
+        )
+        code = execute(
+            patterns or [],
+            tag or [],
+            options,
+            target=target.value,
+            processes=jobs or os.cpu_count() or 1,
+            json_path=json,
+            junit_path=junit,
+            fail_fast=fail_fast,
+        )
+    except (ScenarioError, ConfigurationError) as error:
+        raise _fail(str(error)) from None
+    raise typer.Exit(int(code))
+
+
+def _datasets(given: list[str] | None) -> dict[str, Path]:
+    from conformance.options import ConfigurationError
+
+    folders: dict[str, Path] = {}
+    for item in given or []:
+        name, equals, path = item.partition("=")
+        if not equals or not name or not path:
+            raise ConfigurationError(f"--dataset {item!r}: expected NAME=PATH")
+        if not Path(path).exists():
+            raise ConfigurationError(f"--dataset {item!r}: {path} does not exist")
+        folders[name] = Path(path)
+    return folders
+
+
+@app.command("list")
+def list_scenarios(
+    patterns: Patterns = None,
+    tag: Tags = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """List scenarios with their titles."""
+    from scenarios import ScenarioError, load_catalogue, select
+
+    try:
+        chosen = select(load_catalogue(), patterns or [], tag or [])
+    except ScenarioError as error:
+        raise _fail(str(error)) from None
+    if json:
+        import orjson
+
+        rows = [{"id": s.id, "title": s.title, "tags": s.tags, "requires": s.requires} for s in chosen]
+        print(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
+        return
+    width = max((len(s.id) for s in chosen), default=0)
+    for scenario in chosen:
+        print(f"{scenario.id:<{width}}  {scenario.title}")
+
+
+@app.command()
+def show(
+    scenario: Annotated[str, typer.Argument(metavar="ID|FILE", help="A scenario.")],
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show one scenario: its story, what it requires and what it expects."""
+    from conformance.listing import show_lines
+    from scenarios import ScenarioError, load_catalogue, select
+
+    try:
+        chosen = select(load_catalogue(), [scenario], [])
+    except ScenarioError as error:
+        raise _fail(str(error)) from None
+    for one in chosen:
+        if json:
+            print(one.model_dump_json(indent=2, serialize_as_any=True))
+        else:
+            print("\n".join(show_lines(one)))
+
+
+@app.command()
+def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario files.")]) -> None:
+    """Check scenario files; every problem is told with file, line, key and what is allowed."""
+    from scenarios import ScenarioError, load_scenarios
+
+    bad = 0
+    for file in files:
+        try:
+            loaded = load_scenarios(file)
+        except ScenarioError as error:
+            bad += 1
+            print(str(error), file=sys.stderr)
+        else:
+            print(f"{file}: {len(loaded)} scenario(s), valid")
+    if bad:
+        raise typer.Exit(int(Exit.USAGE))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a scenario file, for editors."""
+    import orjson
+
+    from scenarios import json_schema
+
+    print(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode())
+
+
+@app.command()
+def serve(
+    scenario: Annotated[
+        str | None, typer.Option(help="Play this scenario (id or file) on every connection.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="How the server behaves when no scenario is given.")] = "july",
+    host: Annotated[str, typer.Option(help="Address to bind; loopback by default.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, printed.")] = 0,
+    journal: Annotated[
+        Path | None, typer.Option(help="Write what the server sees and does as NDJSON.")
+    ] = None,
+    seed: Seed = 1,
+) -> None:
+    """The mock server alone, on the real clock, for any client. Ctrl-C stops it."""
+    from conformance.options import ConfigurationError
+    from conformance.serving import serve_until_stopped
+    from scenarios import ScenarioError
+
+    try:
+        code = serve_until_stopped(
+            scenario, profile=profile, host=host, port=port, journal=journal, seed=seed
+        )
+    except (ScenarioError, ConfigurationError) as error:
+        raise _fail(str(error)) from None
+    raise typer.Exit(int(code))
+
+
+@app.command()
+def defects(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Default: all defects.")
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="A defect stops at its first true catch.")] = False,
+    seed: Seed = 1,
+    jobs: Jobs = 0,
+    json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """Put historical defects back into the client and show which scenario catches which."""
+    from conformance.defects.matrix import show_matrix
+    from conformance.options import ConfigurationError
+
+    try:
+        code = show_matrix(
+            names or [], seed=seed, processes=jobs or os.cpu_count() or 1, stop_at_first=fast, as_json=json
+        )
+    except ConfigurationError as error:
+        raise _fail(str(error)) from None
+    raise typer.Exit(int(code))

@@ -1,0 +1,240 @@
+"""What holds in every scenario without being named (design.md section 8). Each invariant is a plain function."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from conformance.observation import Observation, PendingTask
+from conformance.outcome import Finding
+
+PCM_BYTES_PER_MS = 32
+
+
+def unbounded_await(observation: Observation) -> Iterator[Finding]:
+    """Every await of the client ends: nothing of it is pending when the watchdog fires or the timers run out."""
+    if not observation.watchdog_fired and not observation.livelock:
+        return
+    longest = _longest_wait(observation)
+    if observation.livelock:
+        yield Finding(
+            "unbounded-await",
+            ("R1",),
+            "the clock goes on",
+            f"livelock: {observation.livelock}",
+        )
+        return
+    yield Finding(
+        "unbounded-await",
+        _hang_requirements(observation),
+        f"the client returns within its own worst case and 60 s ({observation.watchdog_s:g} s)",
+        f"{len(observation.pending)} task(s) of the client pending: "
+        + ", ".join(t.name for t in observation.pending),
+        deadline=longest,
+        details=tuple(line for task in observation.pending for line in (f"task {task.name}", *task.stack)),
+    )
+
+
+def _hang_requirements(observation: Observation) -> tuple[str, ...]:
+    spoken = ("R1", "R5", "R6", "R11", "R13", "R14")
+    named = tuple(r for r in observation.scenario.requires if r in spoken)
+    return named or ("R1",)
+
+
+def _longest_wait(observation: Observation) -> str:
+    """The deadline that should have covered the last write or wait the client spoke of."""
+    if observation.recorder is None:
+        return ""
+    phase = ""
+    for record in observation.recorder.last(200, side="client"):
+        if record.what == "phase":
+            phase = str(record.data.get("phase", ""))
+    deadlines = observation.deadlines
+    covering = {
+        "connecting": ("connect_s", deadlines.connect_s),
+        "configuring": ("created_s", deadlines.created_s),
+        "streaming": ("write_s", deadlines.write_s),
+        "committing": ("write_s", deadlines.write_s),
+        "pad_join": ("grace_s", deadlines.grace_s),
+        "ack_join": ("grace_s", deadlines.grace_s),
+        "final_ack": ("ack_s", deadlines.ack_s),
+        "closing": ("close_s + grace_s", deadlines.close_s + deadlines.grace_s),
+        "forcing": ("grace_s", deadlines.grace_s),
+    }
+    name, seconds = covering.get(phase, ("request_s", deadlines.request_s))
+    return f"{name} ({seconds:g} s), in phase {phase or 'unknown'}"
+
+
+def sample_conservation(observation: Observation) -> Iterator[Finding]:
+    """requested = published + failed (with a reason) + cancelled; attempts add up; files and summary agree."""
+    for facts in observation.samples:
+        if facts.torn:
+            yield Finding("torn-artifact", ("R20",), "every artifact parses", facts.torn, facts.name)
+        if facts.outcome not in ("published", "failed", "cancelled"):
+            yield Finding(
+                "sample-conservation",
+                ("R30", "R31"),
+                "published, failed or cancelled",
+                f"{facts.outcome}: no file and no record says what became of it",
+                facts.name,
+            )
+        elif (facts.outcome == "published") != (facts.sentences is not None):
+            there = "is there" if facts.sentences is not None else "is not there"
+            yield Finding(
+                "sample-conservation",
+                ("R20",),
+                "the answer file is there exactly when the sample is published",
+                f"{facts.outcome}, and {facts.id}.json {there}",
+                facts.name,
+            )
+        if facts.outcome == "failed" and not facts.error:
+            yield Finding(
+                "sample-conservation",
+                ("R30", "R31"),
+                "a failed sample has a reason",
+                "empty error",
+                facts.name,
+            )
+        if facts.attempts > 2:
+            yield Finding(
+                "more-than-two-attempts",
+                ("R26",),
+                "at most two attempts",
+                f"{facts.attempts} connections",
+                facts.name,
+            )
+        retried = facts.attempts - 1 if facts.attempts else 0
+        if facts.retry_count is not None and facts.outcome != "cancelled" and facts.retry_count != retried:
+            yield Finding(
+                "sample-conservation",
+                ("R28",),
+                f"retry_count {retried}, as the server saw {facts.attempts} connection(s)",
+                f"retry_count {facts.retry_count}",
+                facts.name,
+            )
+    yield from _tallies(observation)
+
+
+def _tallies(observation: Observation) -> Iterator[Finding]:
+    result = observation.result
+    if result is None:
+        return
+    samples = observation.samples
+    counted = {
+        "requested": len(samples),
+        "published": sum(f.outcome == "published" for f in samples),
+        "failed": sum(f.outcome == "failed" for f in samples),
+        "cancelled": sum(f.outcome == "cancelled" for f in samples),
+        "duplex_retried_samples": sum((f.retry_count or 0) > 0 for f in samples),
+        "duplex_retry_count": sum(f.retry_count or 0 for f in samples),
+    }
+    for name, count in counted.items():
+        said = getattr(result, name)
+        if said != count:
+            yield Finding(
+                "sample-conservation",
+                ("R29", "R31"),
+                f"{name} {count}, as samples and files say",
+                f"the run says {said}",
+            )
+
+
+def task_leak(observation: Observation) -> Iterator[Finding]:
+    """No task of the client is left 5 s after it returned and every seam was released."""
+    if observation.watchdog_fired:
+        return  # the hang is told by unbounded-await; what it left is no second finding
+    if observation.leaked:
+        yield Finding(
+            "task-leak",
+            ("R9", "R14"),
+            "no task of the client is left 5 s after it returned",
+            ", ".join(task.name for task in observation.leaked),
+            details=_stacks(observation.leaked),
+        )
+
+
+def _stacks(tasks: list[PendingTask]) -> tuple[str, ...]:
+    return tuple(line for task in tasks for line in (f"task {task.name}", *task.stack))
+
+
+def exception_never_retrieved(observation: Observation) -> Iterator[Finding]:
+    """Nobody's exception is left to the garbage collector."""
+    for told in observation.loop_errors:
+        yield Finding("exception-never-retrieved", ("R9",), "every task's exception is consumed", told)
+
+
+def log_error(observation: Observation) -> Iterator[Finding]:
+    """The client logs no error of its own making: a failed sample is told as a warning, an error means a bug."""
+    for record in observation.logs:
+        if record.levelno >= logging.ERROR and record.name.split(".")[0] == "client":
+            yield Finding("log-error", ("R41",), "no error in the client's log", record.getMessage()[:300])
+
+
+def wire_violation(observation: Observation) -> Iterator[Finding]:
+    """The client sends nothing that docs/protocol.md forbids."""
+    seen: set[tuple[str, str]] = set()
+    for entry in observation.entries:
+        if entry.kind != "violation":
+            continue
+        section = str(entry.data.get("section", ""))
+        if (entry.name, section) in seen:
+            continue
+        seen.add((entry.name, section))
+        yield Finding(
+            "wire-violation",
+            ("R39",),
+            f"protocol.md {section}",
+            f"{entry.name}: {entry.data.get('detail', '')} (connection {entry.connection}, t {entry.t_s:.3f})",
+        )
+
+
+def append_before_commit(observation: Observation) -> Iterator[Finding]:
+    """Nothing is appended between the last unit of the clip and the commit: the server gets the shaped clip."""
+    lengths = {(p.split, p.id): len(p.pcm) for p in observation.prepared}
+    received: dict[int, int] = {}
+    committed: set[int] = set()
+    names = {c.number: c.sample for c in observation.connections}
+    period_bytes = 1000 * PCM_BYTES_PER_MS
+    for entry in observation.entries:
+        if entry.kind != "received" or entry.connection in committed:
+            continue
+        if entry.name == "input_audio_buffer.append":
+            received[entry.connection] = received.get(entry.connection, 0) + int(
+                entry.data.get("audio_bytes", 0)
+            )
+        elif entry.name == "input_audio_buffer.commit":
+            committed.add(entry.connection)
+            sample = names.get(entry.connection)
+            if sample is None or sample not in lengths:
+                continue
+            clip_bytes = lengths[sample]
+            wanted = clip_bytes - 2 if clip_bytes % period_bytes == 0 else clip_bytes
+            got = received.get(entry.connection, 0)
+            if got != wanted:
+                yield Finding(
+                    "append-before-commit",
+                    ("R37", "R38"),
+                    f"{wanted} bytes before the commit ({clip_bytes} of the clip, tail shaped)",
+                    f"{got} bytes",
+                    "/".join(sample),
+                )
+
+
+Invariant = Callable[[Observation], Iterator[Finding]]
+
+INVARIANTS: tuple[Invariant, ...] = (
+    unbounded_await,
+    sample_conservation,
+    task_leak,
+    exception_never_retrieved,
+    log_error,
+    wire_violation,
+    append_before_commit,
+)
+"""All invariants, in the order their findings are told."""
+
+
+def check_invariants(observation: Observation) -> Iterator[Finding]:
+    """Findings of every invariant."""
+    for invariant in INVARIANTS:
+        yield from invariant(observation)

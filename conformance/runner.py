@@ -1,0 +1,299 @@
+"""Runs one scenario: server, client, seams and witnesses in one process and one loop; then judges what was observed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import gc
+import logging
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from client.media import Prepared
+from conformance.clients import builtin
+from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, side_of, tasks_of
+from conformance.judgement import judge
+from conformance.observation import Observation, PendingTask, sample_facts
+from conformance.options import ConfigurationError, RunOptions
+from conformance.outcome import Outcome, ScenarioResult
+from conformance.seams import Seam, SeamContext, build_seams
+from conformance.targets import mock
+from conformance.trace import Recorder, write_ndjson
+from conformance.wiring import Wiring
+from mockserver.journal import Journal
+from scenarios.faults import StopReading
+from scenarios.model import Scenario
+
+RELEASE_S = 5.0
+"""Loop time the client's tasks get to end after it returned and all seams were released."""
+WATCHDOG_EXTRA_S = 60.0
+"""Loop time beyond the client's own worst case until the watchdog fires."""
+STOP_S = 10.0
+
+
+def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
+    """Run one scenario and judge it.
+
+    Returns: the result; an error of the harness itself is an outcome, never an exception.
+    Raises ConfigurationError: the scenario needs something that was not given (a dataset folder).
+    """
+    started = time.perf_counter()
+    with _workplace(scenario, options) as folder:
+        try:
+            observation = perform(scenario, options, folder, builtin.prepare(scenario, options))
+            result = judge(observation, options, real_s=time.perf_counter() - started)
+        except ConfigurationError:
+            raise
+        except Exception:  # noqa: BLE001 - a bug of ours is told as ours and never blamed on the client
+            return ScenarioResult(
+                id=scenario.id,
+                title=scenario.title,
+                requires=tuple(scenario.requires),
+                outcome=Outcome.HARNESS_ERROR,
+                reason=traceback.format_exc(),
+                real_s=time.perf_counter() - started,
+            )
+        if options.out is not None and (options.keep_trace or result.outcome is not Outcome.PASS):
+            assert observation.recorder is not None
+            write_ndjson(folder / "trace.ndjson", observation.recorder.ordered())
+        return result
+
+
+@contextlib.contextmanager
+def _workplace(scenario: Scenario, options: RunOptions) -> Iterator[Path]:
+    """The folder of a scenario; under `--out` it stays, emptied before a new run."""
+    if options.out is None:
+        with tempfile.TemporaryDirectory(prefix="conformance-") as name:
+            yield Path(name)
+        return
+    folder = options.out / scenario.id
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    yield folder
+
+
+def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: list[Prepared]) -> Observation:
+    """Play a scenario once and gather what it left behind; nothing is judged yet.
+
+    Args:
+        scenario: what is scripted.
+        options: clock, seed, overrides.
+        folder: the client writes below `folder/answers`.
+        prepared: input of the samples, in the order of the scenario (clients.builtin.prepare).
+    """
+    deadlines = builtin.deadlines_of(scenario, options)
+    observation = Observation(
+        scenario=scenario,
+        deadlines=deadlines,
+        prepared=prepared,
+        out=folder / "answers",
+        watchdog_s=builtin.worst_case_s(scenario, deadlines, prepared) + WATCHDOG_EXTRA_S,
+    )
+    loop: VirtualLoop | RealLoop = VirtualLoop() if options.clock == "virtual" else RealLoop()
+    stage = _Stage(observation, options, loop)
+    try:
+        stage.play()
+    finally:
+        stuck = close_loop(loop)
+        observation.harness_errors += [f"task would not end with the loop: {name}" for name in stuck]
+    observation.samples = sample_facts(observation)
+    return observation
+
+
+class _Stage:
+    """One performance of a scenario on one loop."""
+
+    def __init__(self, observation: Observation, options: RunOptions, loop: VirtualLoop | RealLoop) -> None:
+        self.observation = observation
+        self.options = options
+        self.loop = loop
+        self.recorder = Recorder(loop.time, loop.time())
+        observation.recorder = self.recorder
+        self.journal = Journal()
+        self.wiring = Wiring(loop, self.recorder, builtin.current_attempt)
+        self.journal.sink = self.wiring.on_journal
+        scenario = observation.scenario
+        self.server = mock.make_server(scenario, options.seed, self.journal, self.wiring.identify)
+        self.wiring.server = self.server
+        self.seams: list[Seam] = build_seams(
+            scenario.faults, SeamContext(builtin.current_attempt, self.wiring.on_seam)
+        )
+
+    def play(self) -> None:
+        """Run server and client to their end; whatever happens, seams and hooks are gone afterwards."""
+        loop = self.loop
+        loop.set_exception_handler(self._on_loop_error)
+        loop.on_connect = self.wiring.on_connect
+        if any(isinstance(f, StopReading) and f.buffer_bytes for f in self.observation.scenario.faults):
+            loop.client_sndbuf_bytes = min(
+                f.buffer_bytes
+                for f in self.observation.scenario.faults
+                if isinstance(f, StopReading) and f.buffer_bytes
+            )
+        if isinstance(loop, VirtualLoop):
+            loop.on_livelock = self._on_livelock
+        with _captured_logs(self.observation, self.recorder):
+            for seam in self.seams:
+                seam.install()
+            try:
+                loop.run_until_complete(self._main())
+            except RuntimeError as error:
+                if not self.observation.livelock or "stopped before" not in str(error):
+                    raise
+            finally:
+                for seam in self.seams:
+                    seam.release()
+                    seam.remove()
+        self.observation.entries = self.journal.entries
+        self.observation.connections = list(self.server.connections)
+        # By position in the scenario, then by connection: the order is the same in every run.
+        self.observation.faults = sorted(
+            [*self.wiring.fault_reports(self.observation.scenario), *(seam.report() for seam in self.seams)],
+            key=lambda report: (report.index, report.connection or 0),
+        )
+
+    async def _main(self) -> None:
+        starting = self.loop.create_task(self.server.start(), name="server-start", context=_context("server"))
+        await starting
+        client = self._start_client()
+        scenario = self.observation.scenario
+        if scenario.client.cancel_at_s is not None:
+            self.loop.call_later(scenario.client.cancel_at_s, client.cancel)
+        started_s = self.loop.time()
+        done, _ = await asyncio.wait({client}, timeout=self.observation.watchdog_s)
+        self.observation.client_s = self.loop.time() - started_s
+        if done:
+            self._take_result(client)
+        else:
+            self.observation.watchdog_fired = True
+            self.observation.pending = self._client_tasks()
+            self.recorder.add(
+                "", "harness", "watchdog", {"pending": [t.name for t in self.observation.pending]}
+            )
+            client.cancel()
+        await self._release_and_look(client)
+        stopping = self.loop.create_task(self.server.stop(), name="server-stop", context=_context("server"))
+        if not (await asyncio.wait({stopping}, timeout=STOP_S))[0]:
+            self.observation.harness_errors.append(f"the mock server did not stop within {STOP_S:g} s")
+        gc.collect()  # so that what was never retrieved is told now and to this scenario
+
+    def _start_client(self) -> asyncio.Task[Any]:
+        self.run = builtin.make_run(
+            self.server.url,
+            self.observation.scenario,
+            self.observation.prepared,
+            self.observation.deadlines,
+            self.options,
+            self.observation.out,
+            self.wiring.on_client_step,
+        )
+        return self.loop.create_task(self.run.run(), name="client", context=_context("client"))
+
+    def _take_result(self, client: asyncio.Task[Any]) -> None:
+        self.observation.result = self.run.result
+        if client.cancelled():
+            if self.observation.scenario.client.cancel_at_s is None:
+                self.observation.client_error = asyncio.CancelledError(
+                    "the client ended cancelled and nobody cancelled it"
+                )
+            return
+        self.observation.client_error = client.exception()
+
+    async def _release_and_look(self, client: asyncio.Task[Any]) -> None:
+        """Release seams and faults, allow the client's tasks their time, then name what is left."""
+        for seam in self.seams:
+            seam.release()
+        self.wiring.stop_witnesses()
+        self.server.release_faults()
+        left = tasks_of(self.loop, "client")
+        if left:
+            await asyncio.wait(left, timeout=RELEASE_S)
+        if not self.observation.watchdog_fired:
+            self.observation.leaked = self._client_tasks()
+        if client.done() and not client.cancelled():
+            client.exception()
+
+    def _client_tasks(self) -> list[PendingTask]:
+        return [PendingTask(task.get_name(), _stack(task)) for task in tasks_of(self.loop, "client")]
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        told = f"{context.get('message', '')}: {error!r}" if error else str(context.get("message", ""))
+        task = context.get("task") or context.get("future")
+        side = side_of(task) if isinstance(task, asyncio.Task) else SIDE.get()
+        if side == "client":
+            self.observation.loop_errors.append(told)
+        else:
+            self.observation.harness_errors.append(told)
+
+    def _on_livelock(self, livelock: Any) -> None:
+        self.observation.livelock = str(livelock)
+        self.observation.pending = self._client_tasks()
+        self.loop.stop()
+
+
+def _context(side: str) -> contextvars.Context:
+    context = contextvars.copy_context()
+    context.run(SIDE.set, side)  # type: ignore[arg-type]
+    return context
+
+
+def _stack(task: asyncio.Task[Any]) -> tuple[str, ...]:
+    """The frames a task waits in, outermost first."""
+    lines: list[str] = []
+    awaitable: Any = task.get_coro()
+    while awaitable is not None and len(lines) < 40:
+        frame = getattr(awaitable, "cr_frame", None) or getattr(awaitable, "gi_frame", None)
+        if frame is None:
+            break
+        code = frame.f_code
+        lines.append(f"  {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
+        awaitable = getattr(awaitable, "cr_await", None) or getattr(awaitable, "gi_yieldfrom", None)
+    return tuple(lines)
+
+
+class _LogCapture(logging.Handler):
+    """Keeps what the client logs, and takes server errors for errors of the harness."""
+
+    def __init__(self, observation: Observation, recorder: Recorder) -> None:
+        super().__init__(logging.INFO)
+        self.observation = observation
+        self.recorder = recorder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.split(".")[0] in ("mockserver", "aiohttp"):
+            if record.levelno >= logging.ERROR:
+                told = record.getMessage()
+                if record.exc_info and record.exc_info[1] is not None:
+                    told += "".join(traceback.format_exception(record.exc_info[1]))
+                self.observation.harness_errors.append(f"{record.name}: {told}")
+            return
+        self.observation.logs.append(record)
+        self.recorder.add(
+            "", "client", "log", {"level": record.levelname, "message": record.getMessage()[:500]}
+        )
+
+
+@contextlib.contextmanager
+def _captured_logs(observation: Observation, recorder: Recorder) -> Iterator[None]:
+    capture = _LogCapture(observation, recorder)
+    loggers = [logging.getLogger(name) for name in ("client", "websockets", "aiohttp", "mockserver")]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(capture)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(capture)
+            logger.setLevel(level)
+            logger.propagate = propagate

@@ -1,0 +1,174 @@
+"""One `conformance run`: select, run, report, exit code."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from conformance.exits import Exit, exit_of
+from conformance.options import ConfigurationError, RunOptions
+from conformance.outcome import Outcome, RunReport, ScenarioResult
+from conformance.pool import spread
+from conformance.report.console import ConsoleReport
+from conformance.requirements import requirement_texts
+from scenarios import load_catalogue, select
+from scenarios.model import Scenario
+
+LIBRARIES = (
+    "aiohttp",
+    "websockets",
+    "orjson",
+    "pybase64",
+    "numpy",
+    "soundfile",
+    "soxr",
+    "pydantic",
+    "PyYAML",
+)
+
+
+def environment() -> dict[str, str]:
+    """Versions of Python and of the libraries in use (R62)."""
+    versions = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    for name in LIBRARIES:
+        versions[name] = importlib.metadata.version(name)
+    return versions
+
+
+def choose(
+    patterns: Sequence[str], tags: Sequence[str], options: RunOptions
+) -> tuple[list[Scenario], list[ScenarioResult]]:
+    """The scenarios to run, and results for those that cannot run here.
+
+    Scenarios that need a dataset folder are skipped when the whole catalogue runs and none was given; asked
+    for by name, a missing folder is an error.
+
+    Raises ConfigurationError: nothing was selected, or a named scenario's dataset was not given.
+    Raises ScenarioError: a file does not load.
+    """
+    chosen = select(load_catalogue(), list(patterns), list(tags))
+    if not chosen:
+        asked = " ".join([*patterns, *(f"--tag {t}" for t in tags)]) or "the catalogue"
+        raise ConfigurationError(f"nothing selected by {asked}; `conformance list` shows what there is")
+    runnable: list[Scenario] = []
+    skipped: list[ScenarioResult] = []
+    for scenario in chosen:
+        missing = sorted(_datasets_of(scenario) - set(options.datasets))
+        if not missing:
+            runnable.append(scenario)
+        elif scenario.id in patterns:
+            raise ConfigurationError(
+                f"{scenario.id} needs the dataset folder {missing[0]!r}; give --dataset {missing[0]}=PATH"
+            )
+        else:
+            skipped.append(
+                ScenarioResult(
+                    id=scenario.id,
+                    title=scenario.title,
+                    requires=tuple(scenario.requires),
+                    outcome=Outcome.SKIPPED,
+                    reason=f"needs the dataset folder {missing[0]!r} (--dataset {missing[0]}=PATH)",
+                )
+            )
+    return runnable, skipped
+
+
+def _datasets_of(scenario: Scenario) -> set[str]:
+    clips = [scenario.clip, *(sample.clip for sample in scenario.samples)]
+    return {clip.dataset for clip in clips if clip is not None and clip.dataset is not None}
+
+
+def check_clock(options: RunOptions) -> None:
+    """Raises ConfigurationError: the virtual clock cannot work on this machine."""
+    from conformance.clock import supported
+
+    reason = supported() if options.clock == "virtual" else None
+    if reason is not None:
+        raise ConfigurationError(f"{reason}; use --clock real")
+
+
+def run_all(
+    scenarios: Sequence[Scenario],
+    skipped: Sequence[ScenarioResult],
+    options: RunOptions,
+    *,
+    target: str,
+    processes: int,
+    fail_fast: bool,
+    report: ConsoleReport,
+) -> RunReport:
+    """Run scenarios, telling each as it ends; Ctrl-C keeps what ran."""
+    from conformance.runner import run_scenario
+
+    started = time.perf_counter()
+    results: list[ScenarioResult] = []
+    interrupted = False
+    total = len(scenarios)
+    stream = spread(partial(run_scenario, options=options), scenarios, processes)
+    try:
+        for number, result in enumerate(stream, start=1):
+            results.append(result)
+            report.scenario_finished(result, number=number, total=total)
+            if fail_fast and exit_of([result]) is not Exit.PASSED:
+                break
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        stream.close()  # type: ignore[attr-defined]
+    return RunReport(
+        results=tuple(sorted([*results, *skipped], key=lambda r: r.id)),
+        seed=options.seed,
+        target=target,
+        clock=options.clock,
+        client="builtin",
+        real_s=time.perf_counter() - started,
+        interrupted=interrupted,
+        environment=environment(),
+    )
+
+
+def execute(
+    patterns: Sequence[str],
+    tags: Sequence[str],
+    options: RunOptions,
+    *,
+    target: str,
+    processes: int,
+    json_path: Path | None,
+    junit_path: Path | None,
+    fail_fast: bool,
+) -> Exit:
+    """The whole of `conformance run`.
+
+    With `json_path` `-` the document goes to standard output and everything else to standard error.
+    """
+    check_clock(options)
+    scenarios, skipped = choose(patterns, tags, options)
+    if options.out is not None:
+        options = replace(options, out=options.out.resolve())
+    texts = requirement_texts()
+    to_stdout = json_path is not None and str(json_path) == "-"
+    console = ConsoleReport(sys.stderr if to_stdout else sys.stdout, requirements=texts)
+    report = run_all(
+        scenarios, skipped, options, target=target, processes=processes, fail_fast=fail_fast, report=console
+    )
+    console.run_finished(report)
+    if json_path is not None:
+        from conformance.report import json_report
+
+        if to_stdout:
+            print(json_report.dumps(report))
+        else:
+            json_report.write(report, json_path)
+    if junit_path is not None:
+        from conformance.report import junit
+
+        junit.write(report, junit_path, texts)
+    code = exit_of(report.results)
+    return max(code, Exit.INTERRUPTED) if report.interrupted else code

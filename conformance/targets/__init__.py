@@ -1,0 +1,1 @@
+"""Targets: the servers a scenario runs against."""

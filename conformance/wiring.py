@@ -1,0 +1,121 @@
+"""Connects what the server journals, what the client tells and what the loop knows of its sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from conformance.outcome import FaultReport
+from conformance.trace import Recorder
+from conformance.witness import StallWitness
+from scenarios.faults import Layer, StopReading
+from scenarios.model import Scenario
+
+if TYPE_CHECKING:
+    from mockserver.app import MockServer
+
+    from conformance.clock import RealLoop, VirtualLoop
+    from mockserver.journal import Entry
+
+Attempt = tuple[str, str, int]
+
+
+def session_name(attempt: Attempt | None, connection: int | None = None) -> str:
+    """`split/id#attempt`, or `connection N` where the client does not say."""
+    if attempt is not None:
+        return f"{attempt[0]}/{attempt[1]}#{attempt[2]}"
+    return f"connection {connection}" if connection is not None else ""
+
+
+class Wiring:
+    """One scenario's threads between server, client and trace."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop | RealLoop,
+        recorder: Recorder,
+        current_attempt: Callable[[], Attempt | None],
+    ) -> None:
+        self.server: MockServer | None = None
+        self._loop = loop
+        self._recorder = recorder
+        self._current_attempt = current_attempt
+        self._attempts: dict[int, Attempt] = {}
+        self._sockets: dict[int, socket.socket] = {}
+        self._names: dict[int, str] = {}
+        self._ports: dict[int, int] = {}
+        self._witnesses: list[StallWitness] = []
+
+    def on_connect(self, sock: socket.socket) -> None:
+        """Called by the loop in the connecting task: whose socket is this?"""
+        port = int(sock.getsockname()[1])
+        self._sockets[port] = sock
+        attempt = self._current_attempt()
+        if attempt is not None:
+            self._attempts[port] = attempt
+
+    def identify(self, peer: tuple[str, int]) -> Attempt | None:
+        """(split, id, attempt) of a connection by the client's address."""
+        return self._attempts.get(peer[1])
+
+    def on_journal(self, entry: Entry) -> None:
+        """Everything the server saw and did, as it happens."""
+        if entry.kind == "open":
+            port = int(entry.data["port"])
+            self._ports[entry.connection] = port
+            self._names[entry.connection] = session_name(self._attempts.get(port), entry.connection)
+        side = "fault" if entry.kind == "fault" else "server"
+        what = entry.name if entry.kind == "fault" else f"{entry.kind} {entry.name}"
+        self._recorder.add(self._names.get(entry.connection, ""), side, what, entry.data)
+        if entry.kind == "fault" and entry.data.get("state") == "triggered":
+            self._watch(entry)
+
+    def on_client_step(self, step: str, fields: Mapping[str, Any]) -> None:
+        """What the client itself tells."""
+        self._recorder.add(session_name(self._current_attempt()), "client", step, fields)
+
+    def on_seam(self, name: str, state: str, evidence: dict[str, Any]) -> None:
+        """What a seam did."""
+        self._recorder.add(session_name(self._current_attempt()), "fault", name, {"state": state, **evidence})
+
+    def stop_witnesses(self) -> None:
+        """Look at no socket any more."""
+        for witness in self._witnesses:
+            witness.stop()
+
+    def fault_reports(self, scenario: Scenario) -> list[FaultReport]:
+        """What the server's faults did, by their position in the scenario."""
+        assert self.server is not None
+        positions = [i for i, fault in enumerate(scenario.faults) if fault.layer is not Layer.SEAM]
+        reports: list[FaultReport] = []
+        for report in self.server.fault_reports():
+            reports.append(
+                FaultReport(
+                    report.name,
+                    positions[report.index],
+                    report.connection,
+                    report.state,
+                    dict(report.evidence),
+                )
+            )
+        return reports
+
+    def _watch(self, entry: Entry) -> None:
+        assert self.server is not None
+        run = self.server.fault_run(entry.connection, int(entry.data["index"]))
+        fault = run.fault
+        if not isinstance(fault, StopReading) or fault.proof != "write_blocked":
+            return
+        sock = self._sockets.get(self._ports.get(entry.connection, -1))
+        if sock is None:
+            return
+        witness = StallWitness(sock, lambda: self._transport_of(sock), run.observe)
+        self._witnesses.append(witness)
+        witness.start()
+
+    def _transport_of(self, sock: socket.socket) -> asyncio.WriteTransport | None:
+        # The loop's own table from descriptor to transport: the only place that knows both, the same since Python 3.4.
+        transports: Mapping[int, asyncio.WriteTransport] = self._loop._transports  # type: ignore[union-attr]
+        return transports.get(sock.fileno())

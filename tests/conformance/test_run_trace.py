@@ -1,0 +1,84 @@
+"""A trace is one time line, the same for the same seed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from conformance.pool import spread
+from conformance.trace import Recorder, comparable, last_of_both_sides, write_ndjson
+
+
+class _Clock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def _recorder() -> tuple[Recorder, _Clock]:
+    clock = _Clock()
+    return Recorder(clock, 1000.0), clock
+
+
+def test_records_are_ordered_by_time_then_session_then_sequence() -> None:
+    recorder, clock = _recorder()
+    clock.now_s = 1001.0
+    recorder.add("b", "client", "sent", {"n": 1})
+    recorder.add("a", "client", "sent", {"n": 2})
+    recorder.add("a", "server", "received", {"n": 3})
+    clock.now_s = 1000.5
+    recorder.add("c", "client", "sent", {"n": 4})
+
+    assert [r.data["n"] for r in recorder.ordered()] == [4, 2, 3, 1]
+
+
+def test_order_across_sessions_at_one_instant_is_no_difference() -> None:
+    first, _ = _recorder()
+    second, _ = _recorder()
+    first.add("a", "client", "sent", {})
+    first.add("b", "client", "sent", {})
+    second.add("b", "client", "sent", {})
+    second.add("a", "client", "sent", {})
+
+    assert comparable(first.ordered()) == comparable(second.ordered())
+
+
+def test_socket_byte_counts_and_ports_are_no_difference_but_events_are() -> None:
+    def trace(port: int, event: str) -> list[str]:
+        recorder, _ = _recorder()
+        recorder.add("a", "server", "open", {"port": port, "event": event})
+        return comparable(recorder.ordered())
+
+    assert trace(1, "x") == trace(2, "x")
+    assert trace(1, "x") != trace(1, "y")
+
+
+def test_a_busy_side_does_not_push_the_other_out_of_the_last_events() -> None:
+    recorder, _ = _recorder()
+    recorder.add("a", "server", "received update", {})
+    for number in range(50):
+        recorder.add("a", "client", f"sent {number}", {})
+
+    lines = last_of_both_sides(recorder, 10)
+
+    assert len(lines) == 11
+    assert "received update" in lines[0]
+
+
+def test_ndjson_holds_one_object_a_line(tmp_path: Path) -> None:
+    recorder, _ = _recorder()
+    recorder.add("a", "client", "sent", {"event": "line\nbreak"})
+    write_ndjson(tmp_path / "deep" / "trace.ndjson", recorder.ordered())
+
+    lines = (tmp_path / "deep" / "trace.ndjson").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["line\nbreak"]
+
+
+def _double(number: int) -> int:
+    return number * 2
+
+
+def test_jobs_keep_their_order_over_processes() -> None:
+    assert list(spread(_double, range(7), 2)) == [0, 2, 4, 6, 8, 10, 12]
+    assert list(spread(_double, range(3), 1)) == [0, 2, 4]
