@@ -134,6 +134,8 @@ class ParquetFile:
             except DatasetError as error:
                 raise MediaError(str(error)) from error
             value = self._held.pop(column)
+            if not self._held and self._next_row == self._open_file.metadata.num_rows:
+                self._batches = None  # a file that has been read to its end holds no page
         content = value["bytes"] if isinstance(value, dict) else value
         if not isinstance(content, bytes):
             raise MediaError(f"{self._path}: row {row}: column {column}: no bytes")
