@@ -85,8 +85,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
         "--no-index",
     ]
     subprocess.run([*pip, str(wheel)], check=True, stdin=subprocess.DEVNULL)
-    # The dependencies are those of this environment. A path named in a .pth file is no site folder of its own,
-    # so an editable install there is not followed. Written after the install, else pip would see two of us.
+    # The dependencies are those of this environment. A path named in a .pth file is no site folder of its
+    # own, so an editable install there is not followed. Written after the install, else pip sees two of us.
     site = next(prefix.glob("lib/python*/site-packages"))
     paths = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     (site / "dependencies.pth").write_text("\n".join(paths) + "\n")

@@ -1,9 +1,9 @@
 """What the documents show is what happens: every command in a `console` block is run, its output compared.
 
 A block holds lines that start with `$ ` (a trailing backslash goes on), each followed by the output it gives.
-Output is compared line by line, in order, with runs of digits and of spaces taken as equal; a line of `...` stands
-for any lines. A block without output only has to succeed. An HTML comment on the line before the fence says more,
-its parts separated by `;`:
+Output is compared line by line, in order, with runs of digits and of spaces taken as equal; a line of `...`
+stands for any lines. A block without output only has to succeed. An HTML comment on the line before the fence
+says more, its parts separated by `;`:
 
     <!-- run: exit 1 -->                       the exit code expected
     <!-- run: background until "listening" --> stays up until the document ends; the first port number in its
