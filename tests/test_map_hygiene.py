@@ -28,13 +28,16 @@ ALLOWED: dict[str, dict[str, str]] = {
         "conformance/defects/rewrite.py": "a defect is a rewrite of the client's own source",
     },
     "other clock": {
+        "conformance/clock/": "the clock itself: real time bounds its waits for sockets, holds and livelocks",
         "conformance/runner.py": "real time a scenario took: printed, never judged",
+        "conformance/session.py": "real time a run took: printed, never judged",
+        "conformance/defects/matrix.py": "real time the matrix took: printed, never judged",
     },
     "long function": {},
     "loose wait": {},
     "hidden chance": {},
 }
-"""Rule -> file -> why the rule does not hold there."""
+"""Rule -> file, or folder with a slash -> why the rule does not hold there."""
 
 
 def called_name(node: ast.Call) -> str:
@@ -193,15 +196,23 @@ def sources(*packages: str) -> Iterator[tuple[str, str]]:
             yield path.relative_to(PROJECT).as_posix(), path.read_text("utf-8")
 
 
+def covers(excuse: str, path: str) -> bool:
+    return path.startswith(excuse) if excuse.endswith("/") else path == excuse
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_no_module_breaks_the_rule(name: str) -> None:
     rule, packages = RULES[name]
     excused = ALLOWED.get(name, {})
 
-    seen = {path: list(rule(ast.parse(text))) for path, text in sources(*packages)}
-    broken = [f"{path}:{line}: {what}" for path in seen for line, what in seen[path] if path not in excused]
+    seen = [
+        (path, f"{path}:{line}: {what}")
+        for path, text in sources(*packages)
+        for line, what in rule(ast.parse(text))
+    ]
+    broken = [where for path, where in seen if not any(covers(excuse, path) for excuse in excused)]
     assert broken == [], rule.__doc__
-    idle = [path for path in excused if not seen.get(path)]
+    idle = [excuse for excuse in excused if not any(covers(excuse, path) for path, _ in seen)]
     assert idle == [], "an excuse that nothing needs"
 
 

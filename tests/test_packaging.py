@@ -147,6 +147,14 @@ def test_both_programs_start(installed: Installed) -> None:
     assert "generate" in help_text.stdout
 
 
+def test_the_texts_of_the_requirements_are_installed(installed: Installed) -> None:
+    script = "from conformance.requirements import requirement_texts\nprint(*sorted(requirement_texts()))"
+    told = installed.run("python", "-c", script)
+
+    assert told.returncode == 0, told.stderr
+    assert set(told.stdout.split()) == {f"R{number}" for number in range(1, 64)}
+
+
 def test_list_names_every_scenario_of_the_catalogue(installed: Installed) -> None:
     listed = installed.run("conformance", "list")
 

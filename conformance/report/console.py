@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from conformance.outcome import Outcome, RunReport, ScenarioResult
+from conformance.outcome import RunReport, ScenarioResult
 from conformance.report.escape import one_line
 from conformance.report.explain import explain, heading, needs_explaining
 from conformance.report.tally import KINDS, Tally, tally
@@ -122,14 +122,15 @@ class ConsoleReport:
 
     def _totals(self, report: RunReport, counts: Tally) -> None:
         kinds = ", ".join(f"{count} {name}" for name, count in counts.by_outcome.items() if count)
-        unseen = [result for result in report.results if result.outcome is Outcome.NOT_OBSERVABLE]
+        unseen = [result for result in report.results if KINDS[result.outcome] == "skipped"]
         self._plain("")
         self._plain(
             f"target {one_line(report.target, 200)}, client {one_line(report.client, 200)}, "
             f"{report.clock} clock, seed {report.seed}, {report.real_s:.2f} s: {kinds or 'nothing ran'}"
         )
         for result in unseen:
-            self._plain(f"not observable: {one_line(result.id, ID_LIMIT)}: {one_line(result.reason, 300)}")
+            what = f"{result.outcome.value} {one_line(result.id, ID_LIMIT)}"
+            self._plain(f"{what}: {one_line(result.reason, 300) or 'no reason given'}")
         if report.interrupted:
             self._styled("interrupted: only what is listed above ran", _STYLES["skipped"])
         kind = "failed" if counts.failed else "passed" if counts.passed else "skipped"

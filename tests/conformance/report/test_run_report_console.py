@@ -121,6 +121,15 @@ def test_a_c_locale_shows_escapes_instead_of_failing(make: SimpleNamespace) -> N
     assert "\\u53e5" in text
 
 
+def test_what_did_not_run_is_named_with_its_reason(make: SimpleNamespace) -> None:
+    skipped = make.result(outcome=Outcome.SKIPPED, reason="needs the dataset folder 'mini'")
+
+    text = printed(make.report(skipped))
+    assert (
+        "\nskipped teardown/stall: needs the dataset folder 'mini'\n0 passed, 0 failed, 1 skipped\n" in text
+    )
+
+
 def test_an_interrupted_run_says_so_and_still_counts(make: SimpleNamespace) -> None:
     text = printed(make.report(make.result(), interrupted=True))
 
