@@ -1,4 +1,4 @@
-"""Input made from a seed: speech-like audio, JPEG frames of an exact size (evaluation.md 2, protocol.md 5)."""
+"""Input made from a seed: speech-like audio, and JPEG frames of an exact size (evaluation.md 2)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def make_pcm(clip: Clip, seed: int, sample_id: str = "") -> bytes:
         clip: with `seconds`; `speech` says where there is sound, all else is exact zeros.
         seed: of the run; the same seed, sample and clip give the same bytes.
         sample_id: makes samples of one scenario differ.
-    Returns: 16 kHz mono PCM16 little-endian, `round(seconds * 16000)` samples. A second that holds 20 ms of the
-        sound is above RMS 0.003, so its append is speech (protocol.md 5.2).
+    Returns: 16 kHz mono PCM16 little-endian, `round(seconds * 16000)` samples. A second that holds 20 ms of
+        the sound is above RMS 0.003, so its append is speech (protocol.md 5.2).
     Raises ValueError: the clip is taken from a dataset.
     """
     if clip.seconds is None:

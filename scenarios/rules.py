@@ -101,11 +101,11 @@ def distinct(names: list[str]) -> list[str]:
 
 
 def deadline_rules(deadlines: Mapping[str, float]) -> Iterable[Broken]:
-    """Deadlines carry the client's own names and are positive (but `request_s`, evaluation.md 15)."""
+    """Deadlines carry the client's own names and are positive."""
     for name, seconds in deadlines.items():
         if name not in DEADLINES:
             yield Broken((name,), f"unknown deadline {name!r}", known(name, DEADLINES))
-        elif seconds <= 0 and name != "request_s":
+        elif seconds <= 0:
             yield Broken((name,), f"{seconds:g}", "seconds > 0")
 
 
