@@ -22,12 +22,15 @@ Rule = Callable[[ast.Module], Iterator[tuple[int, str]]]
 
 ALLOWED: dict[str, dict[str, str]] = {
     "broad except": {
+        "client/run.py: except Exception": "what a decoder raises costs that sample alone, and is told in full",
         "conformance/runner.py": "a bug of ours becomes a harness error of its scenario, told with its stack",
     },
     "compiled code": {
         "conformance/defects/rewrite.py": "a defect is a rewrite of the client's own source",
     },
     "other clock": {
+        "client/progress.py: time.monotonic": "time left, told to a person; no session looks at it",
+        "client/run.py: datetime.now": "the wall-clock stamp of the run result",
         "conformance/clock/": "the clock itself: real time bounds its waits for sockets, holds and livelocks",
         "conformance/runner.py": "real time a scenario took: printed, never judged",
         "conformance/session.py": "real time a run took: printed, never judged",
@@ -35,9 +38,11 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "long function": {},
     "loose wait": {},
-    "hidden chance": {},
+    "hidden chance": {
+        "client/media.py: uuid.uuid4": "name of a temporary file that is renamed at once",
+    },
 }
-"""Rule -> file, or folder with a slash -> why the rule does not hold there."""
+"""Rule -> how `file: what was seen` begins -> why the rule does not hold there."""
 
 
 def called_name(node: ast.Call) -> str:
@@ -196,23 +201,19 @@ def sources(*packages: str) -> Iterator[tuple[str, str]]:
             yield path.relative_to(PROJECT).as_posix(), path.read_text("utf-8")
 
 
-def covers(excuse: str, path: str) -> bool:
-    return path.startswith(excuse) if excuse.endswith("/") else path == excuse
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_no_module_breaks_the_rule(name: str) -> None:
     rule, packages = RULES[name]
     excused = ALLOWED.get(name, {})
 
     seen = [
-        (path, f"{path}:{line}: {what}")
+        (f"{path}: {what}", f"{path}:{line}: {what}")
         for path, text in sources(*packages)
         for line, what in rule(ast.parse(text))
     ]
-    broken = [where for path, where in seen if not any(covers(excuse, path) for excuse in excused)]
+    broken = [where for place, where in seen if not place.startswith(tuple(excused))]
     assert broken == [], rule.__doc__
-    idle = [excuse for excuse in excused if not any(covers(excuse, path) for path, _ in seen)]
+    idle = [excuse for excuse in excused if not any(place.startswith(excuse) for place, _ in seen)]
     assert idle == [], "an excuse that nothing needs"
 
 
@@ -340,8 +341,16 @@ def project_files() -> list[Path]:
     )
     if listed.returncode == 0:
         return [PROJECT / name for name in listed.stdout.decode().split("\0") if name]
-    skipped = {".git", ".venv", "dist", "build", "out", "conformance-out", "__pycache__"}
-    return [path for path in PROJECT.rglob("*") if path.is_file() and not skipped & {*path.parts}]
+    made = {"dist", "build", "out", "conformance-out", "__pycache__"}
+    return [
+        path
+        for path in PROJECT.rglob("*")
+        if path.is_file()
+        and not any(
+            part in made or (part.startswith(".") and part != ".ci")
+            for part in path.relative_to(PROJECT).parts[:-1]
+        )
+    ]
 
 
 def forbidden_in(text: str) -> list[str]:
