@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 T = TypeVar("T")
 
 ExceededState = Literal["unwound", "late", "abandoned"]
-"""What became of a child that ran past its deadline: it ended cancelled, it ended by itself within the grace, or it runs on."""
+"""What became of a child past its deadline: it ended cancelled, it ended by itself within the grace, or it runs on."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Deadlines:
 
     @property
     def library_close_s(self) -> float:
-        """The same handshake, as bounded by the library; shorter than `handshake_s`, or it could never end by itself."""
+        """The same handshake, as bounded by the library: shorter, or it could never end by itself."""
         return 1.8 * self.grace_s
 
     @property

@@ -1,0 +1,146 @@
+"""Per-sample files: write order, path safety, diagnostics (evaluation.md 12).
+
+Every file is written beside its place and renamed into it, so no name ever holds half a file. The answer `<id>.json`
+comes last: its presence means that the sample is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from client.result import SampleResult
+
+ATTEMPTS: Final = "attempts"
+"""Folder of the attempt diagnostics below the response root; no reader of answers or scores looks there."""
+RUN_FILES: Final = ("run_result.json", "duplex_metrics.json", "evaluation/evaluation_summary.json")
+_MAX_NAME_BYTES: Final = 240
+"""Longest id or split: file systems allow 255 bytes, the suffixes need some."""
+
+
+class UnsafePathError(ValueError):
+    """A split or id that cannot name files safely, or two samples whose files collide. The message names both."""
+
+
+def answer_path(root: Path, split: str, sample_id: str) -> Path:
+    """The judge-visible file of a sample."""
+    return root / split / f"{sample_id}.json"
+
+
+def metadata_path(root: Path, split: str, sample_id: str) -> Path:
+    """The metadata file of a sample."""
+    return root / split / f"{sample_id}.meta.json"
+
+
+def attempt_path(root: Path, split: str, sample_id: str, attempt: int) -> Path:
+    """The diagnostics of a failed or retried attempt, counted from 1."""
+    return root / ATTEMPTS / split / sample_id / f"{attempt}.json"
+
+
+def is_finished(root: Path, split: str, sample_id: str) -> bool:
+    """Whether the sample's answer is there; whole, because it was renamed into place."""
+    return answer_path(root, split, sample_id).is_file()
+
+
+def publish(result: SampleResult, root: Path, split: str, sample_id: str) -> None:
+    """Write a successful sample: metadata first, the answer last (evaluation.md 12.2).
+
+    An older answer is taken away first, so that at no moment an answer stands beside the metadata of another run.
+
+    Raises OSError: the message names the path.
+    """
+    answer_path(root, split, sample_id).unlink(missing_ok=True)
+    write_metadata(root, split, sample_id, result.metadata)
+    write_answer(root, split, sample_id, result.timed_sentences)
+
+
+def write_metadata(root: Path, split: str, sample_id: str, metadata: Mapping[str, Any]) -> None:
+    """Write `<id>.meta.json`; alone, it is the trace of a sample without an answer. Raises OSError."""
+    write_whole(metadata_path(root, split, sample_id), metadata)
+
+
+def write_answer(root: Path, split: str, sample_id: str, sentences: list[dict[str, Any]]) -> None:
+    """Write `<id>.json`. Raises OSError."""
+    write_whole(answer_path(root, split, sample_id), sentences)
+
+
+def write_attempt(root: Path, *, split: str, id: str, attempt: int, **facts: Any) -> None:
+    """Write the diagnostics of one attempt (design.md 7). Raises OSError."""
+    content = {"split": split, "id": id, "attempt": attempt, **facts}
+    write_whole(attempt_path(root, split, id, attempt), content)
+
+
+def write_whole(path: Path, content: Any) -> None:
+    """Write JSON to `<name>.part` and rename it; a leftover `.part` is always removed.
+
+    UTF-8, indented by 2; what has no UTF-8 (half a surrogate pair) becomes `?`.
+
+    Raises OSError: the message names the path.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
+    try:
+        part.write_bytes(text.encode("utf-8", "replace") + b"\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_paths(root: Path, samples: Iterable[tuple[str, str]]) -> None:
+    """Refuse a set of (split, id) pairs before any directory is made (evaluation.md 12.4).
+
+    Raises UnsafePathError: a name that is empty, `.`, `..`, too long, or holds a separator or NUL; a pair that occurs
+    twice; two samples, or a sample and a file of the run, of which one needs a path that the other uses.
+    """
+    owners: dict[Path, str] = {root / name: "the run" for name in RUN_FILES}
+    seen: set[tuple[str, str]] = set()
+    for split, sample_id in samples:
+        check_name("split", split)
+        check_name("id", sample_id)
+        if (split, sample_id) in seen:
+            raise UnsafePathError(f"{split}/{sample_id}: this split and id occur twice")
+        seen.add((split, sample_id))
+        for path in sample_files(root, split, sample_id):
+            other = owners.setdefault(path, f"{split}/{sample_id}")
+            if other != f"{split}/{sample_id}":
+                raise UnsafePathError(f"{split}/{sample_id}: {path} is also a file of {other}")
+    for path, owner in owners.items():
+        for folder in path.relative_to(root).parents:
+            if root / folder in owners:
+                raise UnsafePathError(
+                    f"{owner}: {root / folder} is a folder here and a file of {owners[root / folder]}"
+                )
+
+
+def sample_files(root: Path, split: str, sample_id: str) -> list[Path]:
+    """Every file a sample may own below the response root, judging included."""
+    answer, metadata = answer_path(root, split, sample_id), metadata_path(root, split, sample_id)
+    return [
+        answer,
+        answer.with_name(answer.name + ".part"),
+        metadata,
+        metadata.with_name(metadata.name + ".part"),
+        attempt_path(root, split, sample_id, 1),
+        attempt_path(root, split, sample_id, 2),
+        root / "evaluation" / split / f"{sample_id}.json",
+        root / "evaluation" / split / f"{sample_id}.judge.jsonl",
+        root / split / ".media" / sample_id / "media",
+    ]
+
+
+def check_name(what: str, name: str) -> None:
+    """Raises UnsafePathError: `name` cannot be one path component everywhere."""
+    if name in ("", ".", ".."):
+        raise UnsafePathError(f"{what}: {name!r} names no file")
+    if any(mark in name for mark in ("/", "\\", "\0", os.sep)):
+        raise UnsafePathError(f"{what}: {name!r} holds a path separator")
+    try:
+        length = len(name.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise UnsafePathError(f"{what}: {name!r} has no UTF-8") from None
+    if length > _MAX_NAME_BYTES:
+        raise UnsafePathError(f"{what}: {name[:40]!r}... is longer than {_MAX_NAME_BYTES} bytes")

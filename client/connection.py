@@ -1,0 +1,242 @@
+"""The WebSocket transport. The only module that imports websockets (design.md 3, 7).
+
+Every wait on the socket is bounded, but for the reader's: it lives as long as the attempt, which cancels and joins it.
+Facts this stands on (design.md 4): the library's `close()` never returns when the peer has stopped reading, because its
+own time-out only starts after the write has drained; `abort()` frees everything, after which a blocked `send()` returns
+normally.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from client.deadlines import DeadlineExceeded, Deadlines, bounded
+from client.evidence import SocketSample, look
+from client.wire import Event, encode
+
+log = logging.getLogger("client.connection")
+
+CloseKind = Literal["clean", "by_peer", "forced", "lost", "none"]
+"""How a session's connection ended.
+
+clean: closing handshake with close frames after `session.closed`. by_peer: `session.closed` came, then the TCP end.
+forced: this client aborted its transport. lost: the connection ended before `session.closed`. none: none was made.
+"""
+
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+PING_INTERVAL_S: Final = 20.0
+PONG_TIMEOUT_S: Final = 20.0
+_MAX_SAMPLES: Final = 32
+
+
+class ConnectionLost(ConnectionError):
+    """The connection is gone. The text says how; `code` is the close code (1006: no close frame).
+
+    `unanswered`: our closing handshake ran to the library's own time-out.
+    """
+
+    def __init__(self, text: str, code: int = 1006, *, unanswered: bool = False) -> None:
+        super().__init__(text)
+        self.code = code
+        self.unanswered = unanswered
+
+
+class Connection:
+    """One WebSocket connection of one attempt.
+
+    `name` (split/id) heads its log messages.
+    """
+
+    def __init__(self, name: str, deadlines: Deadlines) -> None:
+        self.name = name
+        self.deadlines = deadlines
+        self.lost: ConnectionLost | None = None
+        """How the connection ended, once it has."""
+        self.close_frame_received = False
+        self.aborted = False
+        """This client forced the end."""
+        self.samples: list[SocketSample] = []
+        """Looks at the socket while something was stuck."""
+        self._socket: ClientConnection | None = None
+        self._writing: dict[asyncio.Task[Any], str] = {}
+
+    @classmethod
+    async def open(
+        cls, url: str, *, deadlines: Deadlines, headers: Mapping[str, str] | None = None, name: str = ""
+    ) -> Connection:
+        """Connect and upgrade within `deadlines.connect_s`.
+
+        Raises:
+            DeadlineExceeded: named `connect`.
+            OSError, websockets' InvalidHandshake: refused (docs/evaluation.md 14, row 14).
+        """
+        connection = cls(name, deadlines)
+        try:
+            await bounded(
+                "connect", connection._dial(url, headers), deadlines.connect_s, grace_s=deadlines.grace_s
+            )
+        except DeadlineExceeded:
+            if connection._socket is not None:
+                connection.abort()
+            raise
+        return connection
+
+    async def _dial(self, url: str, headers: Mapping[str, str] | None) -> None:
+        self._socket = await connect(
+            url,
+            additional_headers=dict(headers or {}),
+            compression=None,
+            proxy=None,
+            open_timeout=None,
+            ping_interval=PING_INTERVAL_S,
+            ping_timeout=PONG_TIMEOUT_S,
+            close_timeout=self.deadlines.library_close_s,
+            max_size=MAX_FRAME_BYTES,
+        )
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    async def send(self, event: Event, *, within_s: float, grace_s: float | None = None) -> None:
+        """Write one event within `within_s` seconds. Every write of the client goes through here.
+
+        Raises:
+            DeadlineExceeded: named after the event's type.
+            ConnectionLost: the connection is gone.
+        """
+        await self.send_all((event,), within_s=within_s, grace_s=grace_s)
+
+    async def send_all(
+        self, events: Sequence[Event], *, within_s: float, grace_s: float | None = None
+    ) -> None:
+        """Write events of one type in order, all of them within `within_s` seconds. Errors as `send()`."""
+        what = str(events[0]["type"])
+        self.look_if_stuck(what)
+        try:
+            await bounded(
+                what,
+                self._write(what, events),
+                within_s,
+                grace_s=self.deadlines.grace_s if grace_s is None else grace_s,
+            )
+        except DeadlineExceeded:
+            self.look(f"{what} not written in {within_s:.1f} s")
+            raise
+
+    async def _write(self, what: str, events: Sequence[Event]) -> None:
+        if self._socket is None:
+            raise self.lost or ConnectionLost("no connection")
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        self._writing[task] = what
+        try:
+            for event in events:
+                await self._socket.send(encode(event), text=True)
+        except ConnectionClosed as closed:
+            raise self.note_lost(closed) from closed
+        finally:
+            del self._writing[task]
+
+    def writing(self, what: str) -> list[asyncio.Task[Any]]:
+        """Tasks that are writing an event of this type just now, oldest first."""
+        return [task for task, name in self._writing.items() if name == what]
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    async def receive(self) -> str | bytes:
+        """The next frame: text as str, binary as bytes. Waits without a bound; for the reader task alone.
+
+        Raises ConnectionLost: the connection ended, in whatever way.
+        """
+        if self._socket is None:
+            raise self.lost or ConnectionLost("no connection")
+        try:
+            return await self._socket.recv()
+        except ConnectionClosed as closed:
+            raise self.note_lost(closed) from closed
+
+    # -- ending ---------------------------------------------------------------------------------------------------
+
+    async def close(self, within_s: float) -> None:
+        """The WebSocket closing handshake, bounded. A connection that has ended is closed already.
+
+        Raises DeadlineExceeded: the library's own close did not run to its end.
+        """
+        if self._socket is not None:
+            await bounded("websocket close", self._socket.close(), within_s, grace_s=0.0)
+
+    def abort(self) -> None:
+        """Drop the connection without a handshake (a TCP reset); never a silent no-op (R16, R17).
+
+        Says in the log when there is no socket, or no transport that could be aborted.
+        """
+        self.aborted = self.lost is None
+        socket = getattr(self, "_socket", None)
+        if socket is None:
+            log.warning("%s: realtime client has no socket to abort", self.name)
+            return
+        transport = getattr(socket, "transport", None)
+        if transport is None or not hasattr(transport, "abort"):
+            log.warning(
+                "%s: realtime transport has no abortable handle on %s", self.name, type(socket).__name__
+            )
+            return
+        transport.abort()
+
+    def close_kind(self, *, session_closed: bool) -> CloseKind:
+        """How the connection ended, as far as it has."""
+        if self.aborted:
+            return "forced"
+        if not session_closed:
+            return "lost"
+        if self.lost is None or self.close_frame_received or self.lost.unanswered:
+            return "clean"
+        return "by_peer"
+
+    def note_lost(self, closed: ConnectionClosed) -> ConnectionLost:
+        """Remember how the connection ended; the first account stands."""
+        self.close_frame_received = self.close_frame_received or closed.rcvd is not None
+        if self.lost is None:
+            self.lost = describe_loss(closed)
+        return self.lost
+
+    # -- evidence -------------------------------------------------------------------------------------------------
+
+    def look(self, moment: str) -> None:
+        """Take a sample of the socket; the first ones and the latest are kept."""
+        if len(self.samples) >= _MAX_SAMPLES:
+            del self.samples[_MAX_SAMPLES // 2]
+        transport = getattr(self._socket, "transport", None)
+        self.samples.append(look(asyncio.get_running_loop().time(), moment, transport))
+
+    def look_if_stuck(self, what: str) -> None:
+        """Take a sample before a write if earlier bytes still wait in user space, at most one a second."""
+        transport = getattr(self._socket, "transport", None)
+        if transport is None or not transport.get_write_buffer_size():
+            return
+        now_s = asyncio.get_running_loop().time()
+        if not self.samples or now_s - self.samples[-1].t_s >= 1.0:
+            self.look(f"before {what}")
+
+
+def describe_loss(closed: ConnectionClosed) -> ConnectionLost:
+    """Say in one line how a connection ended, from the close frames of both sides and the cause."""
+    sent, rcvd = closed.sent, closed.rcvd
+    if rcvd is not None:
+        reason = f" ({rcvd.reason})" if rcvd.reason else ""
+        return ConnectionLost(f"closed by the peer with {rcvd.code}{reason}", rcvd.code)
+    cause = closed.__cause__
+    if sent is not None and sent.code == 1011 and "keepalive" in sent.reason:
+        return ConnectionLost(f"keep-alive: no pong for {PONG_TIMEOUT_S:.0f} s (1011)", 1011)
+    if sent is not None and sent.code != 1000:
+        detail = f" ({sent.reason})" if sent.reason else ""
+        return ConnectionLost(f"closed by this client with {sent.code}{detail}", sent.code)
+    if isinstance(cause, TimeoutError):
+        return ConnectionLost("the peer did not answer the closing handshake", unanswered=True)
+    detail = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
+    return ConnectionLost(f"ended without a close frame (1006){detail}")

@@ -1,0 +1,99 @@
+"""What an attempt did, step by step: for the observer, and for the diagnostics of a failed attempt.
+
+The record is filled as the attempt goes, so it survives an attempt that is cancelled or raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from client.deadlines import DeadlineExceeded
+from client.wire import Event, response_id_of
+
+if TYPE_CHECKING:
+    from client.conversation import Conversation
+
+LAST_EVENTS: Final = 40
+_TEXT_SHOWN: Final = 200
+
+
+class Observer(Protocol):
+    """Told of every step; it must neither block nor raise.
+
+    Steps: attempt_started, sent, received, deadline (what, seconds, state), phase (name), attempt_ended.
+    """
+
+    def __call__(self, step: str, fields: Mapping[str, Any]) -> None: ...
+
+
+@dataclass
+class AttemptRecord:
+    """One attempt's trail. Times are the loop's seconds."""
+
+    split: str
+    id: str
+    attempt: int = 1
+    observer: Observer | None = None
+    phase: str = "connecting"
+    deadlines: list[dict[str, Any]] = field(default_factory=list)
+    """Every deadline that passed: what, seconds, state, t_s."""
+    conversation: Conversation | None = None
+    """The live session, once connected."""
+    error: Exception | None = None
+    """What the attempt raised."""
+    task: asyncio.Task[Any] | None = None
+    """The task the attempt runs in."""
+    _ring: deque[tuple[float, str, str, Any]] = field(default_factory=lambda: deque(maxlen=LAST_EVENTS))
+
+    def tell(self, step: str, **fields: Any) -> None:
+        """Hand a step to the observer; every step names its sample and attempt."""
+        if self.observer is not None:
+            self.observer(step, {"split": self.split, "id": self.id, "attempt": self.attempt, **fields})
+
+    def enter(self, phase: str) -> None:
+        """The attempt goes on to another phase."""
+        self.phase = phase
+        self._note("phase", phase, None)
+        self.tell("phase", name=phase)
+
+    def sent(self, event: Event) -> None:
+        """An event is about to be written."""
+        name = event["type"]
+        detail = event.get("audio_end_ms", event.get("response_id"))
+        self._note("sent", name, detail)
+        if self.observer is not None:
+            self.tell("sent", type=name, detail=detail)
+
+    def received(self, event: Event) -> None:
+        """An event came."""
+        name = event["type"]
+        delta = event.get("delta")
+        if isinstance(delta, str) and "audio.delta" not in name:
+            detail: Any = delta[:_TEXT_SHOWN]
+        elif name == "error":
+            detail = str(event.get("error"))[:_TEXT_SHOWN]
+        else:
+            detail = response_id_of(event)
+        self._note("received", name, detail)
+        if self.observer is not None:
+            self.tell("received", type=name, detail=detail)
+
+    def missed(self, late: DeadlineExceeded) -> None:
+        """A deadline passed."""
+        entry = {"what": late.what, "seconds": late.seconds, "state": late.state}
+        self.deadlines.append({**entry, "t_s": asyncio.get_running_loop().time()})
+        self._note("deadline", late.what, late.state)
+        self.tell("deadline", **entry)
+
+    def last_events(self) -> list[dict[str, Any]]:
+        """The latest steps, oldest first."""
+        return [
+            {"t_s": t, "step": step, "name": name, "detail": detail} for t, step, name, detail in self._ring
+        ]
+
+    def _note(self, step: str, name: str, detail: Any) -> None:
+        self._ring.append((asyncio.get_running_loop().time(), step, name, detail))

@@ -1,0 +1,368 @@
+"""One conversation without I/O: what was sent, what came, and whether the drain is complete (evaluation.md 5 to 9).
+
+Events go in with the loop's time; nothing here waits, reads a clock or touches a socket. Reply audio is counted, not
+kept; events leave light records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pybase64
+
+from client import wire
+from client.sentences import TextDelta, clock_of
+
+DEFAULT_CHUNK_PERIOD_MS: Final = 1000
+DEFAULT_OUTPUT_RATE_HZ: Final = 24_000
+LISTENING: Final = "listening"
+"""Status of a response that a `response.listen` with its id ended before it said anything (protocol.md 6.4)."""
+
+
+@dataclass(slots=True)
+class ResponseRecord:
+    """One response, created to done. Times are the loop's seconds."""
+
+    id: str
+    created_s: float
+    late: bool
+    """Begun in padded silence after the input's own replies had ended (design.md 7): kept apart, not scored."""
+    families: dict[str, str] = field(default_factory=dict)
+    """Logical delta name -> event family first seen."""
+    status: str | None = None
+    """None while open; then completed, failed, cancelled, incomplete or what the server said."""
+    reason: str = ""
+    after_close: bool = False
+    """Its `response.done` answers our own `session.close`."""
+    audio_bytes: int = 0
+    audio_deltas: int = 0
+    rate_hz: int = DEFAULT_OUTPUT_RATE_HZ
+    audio_duration_ms: float = 0.0
+    """Largest cumulative `metadata.audio_duration_ms`; 0 when the server never said."""
+    first_text_s: float | None = None
+    first_audio_s: float | None = None
+    last_audio_s: float | None = None
+    server_metadata: dict[str, Any] | None = None
+    """Last metadata of its deltas; stage metrics are cumulative (protocol.md 13)."""
+
+    @property
+    def played_ms(self) -> int:
+        """Milliseconds of audio received, rounded down: what a playback ack says (evaluation.md 5)."""
+        return self.audio_bytes * 1000 // (self.rate_hz * 2)
+
+    @property
+    def label(self) -> str:
+        """How texts name an open response."""
+        return f"{self.id} ({self.audio_deltas} deltas, {self.played_ms} ms)"
+
+
+class ClientSession:
+    """The client's view of one session.
+
+    `receive()` takes server events in arrival order; `append_sent()`, `commit_sent()` and `close_sent()` are told just
+    before the write they name.
+    """
+
+    def __init__(self, *, settle_s: float) -> None:
+        """Args: settle_s: seconds of quiet that end a drain."""
+        self.settle_s = settle_s
+        self.chunk_period_ms = DEFAULT_CHUNK_PERIOD_MS
+        self.media_clock_ms = 0
+        self.padded_units = 0
+        self.created = False
+        self.refused = False
+        """An `error` came before `session.created`."""
+        self.closed = False
+        """`session.closed` came: from here on any end of the connection is clean."""
+        self.ended: str | None = None
+        """Why the session is over, in words; None while it lives."""
+        self.server_errors: list[str] = []
+        self.responses: dict[str, ResponseRecord] = {}
+        self.output_rate_hz = DEFAULT_OUTPUT_RATE_HZ
+        self.orphan_audio_bytes = 0
+        self.texts: list[tuple[TextDelta, bool]] = []
+        """Text deltas in arrival order, each with whether it belongs to a late reply."""
+        self.anomalies: Counter[str] = Counter()
+        self.received = 0
+        self.closing = False
+        self.commit_refused = False
+        self.committed = False
+        self.decided = False
+        self.open_count = 0
+        self._commit_from: int | None = None
+        self._deferred: frozenset[str] = frozenset()
+        self._last_activity_s = 0.0
+        self._seen: set[tuple[str, Any]] = set()
+
+    # -- what we send ---------------------------------------------------------------------------------------------
+
+    def append_sent(self, duration_ms: int) -> int:
+        """An append of this many ms is about to be written. Returns: the media clock, its `audio_end_ms`."""
+        self.media_clock_ms += duration_ms
+        return self.media_clock_ms
+
+    def commit_sent(self) -> None:
+        """The commit is about to be written: completion counts what comes from here on."""
+        self._commit_from = self.received
+
+    def close_sent(self) -> None:
+        """`session.close` is about to be written: a cancelled response is its answer from here on."""
+        self.closing = True
+
+    def acks(self) -> list[tuple[str, int]]:
+        """(response id, played ms) of every known response, in order of creation (evaluation.md 5).
+
+        A response without audio is acked at 0 while open and skipped once done.
+        """
+        return [(r.id, r.played_ms) for r in self.responses.values() if r.audio_bytes or r.status is None]
+
+    # -- what the drain waits for ---------------------------------------------------------------------------------
+
+    def awaited(self) -> str | None:
+        """The first condition of evaluation.md 7 that does not hold yet (1 to 3), in words; None when all hold."""
+        if not self.committed:
+            return "input_audio_buffer.committed"
+        if not self.decided:
+            return "the decision on the residual unit"
+        if self.open_count:
+            return "response.done"
+        return None
+
+    def padding_wanted(self) -> bool:
+        """Whether padded units still serve: committed, and not yet decided with all responses done (design.md 7)."""
+        return self._commit_from is not None and self.ended is None and self.awaited() is not None
+
+    def settles_at_s(self) -> float | None:
+        """When the quiet will have lasted long enough, by the loop's clock; None while something is awaited."""
+        return self._last_activity_s + self.settle_s if self.awaited() is None else None
+
+    def open_responses(self) -> list[ResponseRecord]:
+        """Responses created and not done, in order of creation."""
+        return [r for r in self.responses.values() if r.status is None]
+
+    def completed_replies(self) -> list[ResponseRecord]:
+        """Replies of the input that ended completed; late ones are not among them."""
+        return [r for r in self.responses.values() if r.status == "completed" and not r.late]
+
+    def is_late(self) -> bool:
+        """Whether a reply created now is late (design.md 7).
+
+        The residual is decided, no reply of the input is open, and at least one of them was completed before.
+        """
+        replies = [r for r in self.responses.values() if not r.late]
+        return (
+            self.committed
+            and self.decided
+            and all(r.status is not None for r in replies)
+            and any(r.status == "completed" for r in replies)
+        )
+
+    # -- what comes -----------------------------------------------------------------------------------------------
+
+    def connection_ended(self, why: str) -> None:
+        """The connection is gone; a session that was over already keeps its own reason."""
+        if self.ended is None:
+            self.ended = why
+
+    def receive(self, event: wire.Event, now_s: float) -> bool:
+        """Take one server event.
+
+        Returns: whether a waiter may have something to do (deltas only move the quiet, so they wake nobody).
+        Unknown types are ignored; what contradicts the protocol is counted in `anomalies`, never raised.
+        """
+        self.received += 1
+        if self._is_duplicate(event):
+            self.anomalies["duplicate_event"] += 1
+            return False
+        name: str = event["type"]
+        delta = wire.DELTAS.get(name)
+        if delta is not None:
+            self._take_delta(event, delta[0], delta[1], now_s)
+            return False
+        take = _TAKERS.get(name)
+        if take is None:
+            return False
+        take(self, event, now_s)
+        return True
+
+    def _is_duplicate(self, event: wire.Event) -> bool:
+        """The same message once more: journal position if it has one, else its id (protocol.md 3.1)."""
+        seq, event_id = event.get("server_event_seq"), event.get("event_id")
+        if isinstance(seq, int):
+            key: tuple[str, Any] = ("seq", seq)
+        elif isinstance(event_id, str) and event_id:
+            key = (event["type"], event_id)
+        else:
+            return False
+        if key in self._seen:
+            return True
+        self._seen.add(key)
+        return False
+
+    def _activity(self, now_s: float) -> None:
+        if self._commit_from is not None:
+            self._last_activity_s = now_s
+
+    def _take_created(self, event: wire.Event, now_s: float) -> None:
+        self.created = True
+        self._take_period(event, now_s)
+
+    def _take_period(self, event: wire.Event, now_s: float) -> None:
+        self.chunk_period_ms = wire.chunk_period_of(event) or self.chunk_period_ms
+
+    def _take_committed(self, event: wire.Event, now_s: float) -> None:
+        if self._commit_from is None:
+            self.anomalies["unasked_commit"] += 1
+            return
+        self.committed = True
+        self._last_activity_s = max(self._last_activity_s, now_s)
+        if wire.is_deferred_commit(event):
+            self._deferred = frozenset(r.id for r in self.open_responses())
+
+    def _take_listen(self, event: wire.Event, now_s: float) -> None:
+        self._activity(now_s)
+        if self.committed and wire.is_own_decision(event):
+            self.decided = True
+        response = self.responses.get(wire.response_id_of(event) or "")
+        if response is not None and response.status is None:
+            self._finish(response, LISTENING, "")
+
+    def _take_response_created(self, event: wire.Event, now_s: float) -> None:
+        self._activity(now_s)
+        response_id = wire.response_id_of(event)
+        if response_id is None:
+            self.anomalies["response_without_id"] += 1
+        elif response_id in self.responses:
+            self.anomalies["response_created_twice"] += 1
+        else:
+            record = ResponseRecord(response_id, now_s, self.is_late(), rate_hz=self.output_rate_hz)
+            self.responses[response_id] = record
+            self.open_count += 1
+
+    def _take_response_done(self, event: wire.Event, now_s: float) -> None:
+        self._activity(now_s)
+        status, reason = wire.response_status_of(event)
+        response = self.responses.get(wire.response_id_of(event) or "")
+        if response is None:
+            self.anomalies["done_of_unknown_response"] += 1
+            return
+        if response.status == LISTENING:
+            response.status, response.reason = status, reason
+        elif response.status is not None:
+            self.anomalies["response_done_twice"] += 1
+            return
+        else:
+            self._finish(response, status, reason)
+        if self.committed and status != "cancelled" and response.id not in self._deferred:
+            self.decided = True
+
+    def _finish(self, response: ResponseRecord, status: str, reason: str) -> None:
+        response.status, response.reason = status, reason
+        response.after_close = self.closing and status == "cancelled"
+        self.open_count -= 1
+
+    def _take_closed(self, event: wire.Event, now_s: float) -> None:
+        self.closed = True
+        reason = wire.end_reason_of(event)
+        self.connection_ended(f"session.closed by the server{f' ({reason})' if reason else ''}")
+
+    def _take_expired(self, event: wire.Event, now_s: float) -> None:
+        self.connection_ended(f"session.expired ({wire.end_reason_of(event) or 'no reason given'})")
+
+    def _take_error(self, event: wire.Event, now_s: float) -> None:
+        code, message = wire.error_of(event)
+        if code in wire.HARMLESS_ERRORS:
+            self.anomalies[code] += 1
+            return
+        self.server_errors.append(f"{code}: {message}" if message else code)
+        self.refused = self.refused or not self.created
+        if code in wire.REFUSED_COMMIT_ERRORS and self._commit_from is not None and not self.committed:
+            self.commit_refused = True
+
+    def _take_delta(self, event: wire.Event, logical: str, family: str, now_s: float) -> None:
+        self._activity(now_s)
+        response = self.responses.get(wire.response_id_of(event) or "")
+        if response is None:
+            self.anomalies["delta_of_unknown_response"] += 1
+        elif response.status is not None:
+            self.anomalies["delta_after_done"] += 1
+            return
+        elif response.families.setdefault(logical, family) != family:
+            self.anomalies["second_event_family"] += 1
+            return
+        if logical == "audio.delta":
+            self._take_audio(event, response, now_s)
+        else:
+            self._take_text(event, response, now_s)
+
+    def _take_text(self, event: wire.Event, response: ResponseRecord | None, now_s: float) -> None:
+        text = event.get("delta")
+        if not isinstance(text, str) or not text:
+            return
+        clock = clock_of(event, self.media_clock_ms)
+        self.texts.append((TextDelta(clock, text), response is not None and response.late))
+        if response is not None and response.first_text_s is None:
+            response.first_text_s = now_s
+
+    def _take_audio(self, event: wire.Event, response: ResponseRecord | None, now_s: float) -> None:
+        self._take_rate(event, response)
+        size = self._audio_size(event)
+        if response is None:
+            self.orphan_audio_bytes += size
+            return
+        response.audio_deltas += 1
+        metadata = event.get("metadata")
+        if isinstance(metadata, dict):
+            response.server_metadata = metadata
+            duration = metadata.get("audio_duration_ms")
+            if isinstance(duration, int | float) and duration > response.audio_duration_ms:
+                response.audio_duration_ms = duration
+        if size:
+            response.audio_bytes += size
+            response.last_audio_s = now_s
+            if response.first_audio_s is None:
+                response.first_audio_s = now_s
+
+    def _take_rate(self, event: wire.Event, response: ResponseRecord | None) -> None:
+        """The last rate seen holds for the whole session, even from a delta without an id (protocol.md 14)."""
+        rate = event.get("sample_rate_hz")
+        if not isinstance(rate, int) or isinstance(rate, bool) or rate <= 0:
+            return
+        if response is not None:
+            if response.audio_bytes and rate != response.rate_hz:
+                self.anomalies["audio_rate_changed"] += 1
+            response.rate_hz = rate
+        self.output_rate_hz = rate
+
+    def _audio_size(self, event: wire.Event) -> int:
+        """Bytes of PCM16 in an audio delta; damaged base64 counts nothing, an odd last byte is dropped."""
+        encoded = event.get("delta")
+        if not isinstance(encoded, str):
+            encoded = event.get("audio")
+        if not isinstance(encoded, str):
+            self.anomalies["audio_without_data"] += 1
+            return 0
+        try:
+            size = len(pybase64.b64decode(encoded, validate=True))
+        except ValueError:
+            self.anomalies["damaged_base64"] += 1
+            return 0
+        if size % 2:
+            self.anomalies["odd_audio_bytes"] += 1
+        return size - size % 2
+
+
+_TAKERS: Final[dict[str, Callable[[ClientSession, wire.Event, float], None]]] = {
+    "session.created": ClientSession._take_created,
+    "session.updated": ClientSession._take_period,
+    "input_audio_buffer.committed": ClientSession._take_committed,
+    "response.listen": ClientSession._take_listen,
+    "response.created": ClientSession._take_response_created,
+    "response.done": ClientSession._take_response_done,
+    "session.closed": ClientSession._take_closed,
+    "session.expired": ClientSession._take_expired,
+    "error": ClientSession._take_error,
+}
