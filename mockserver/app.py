@@ -1,0 +1,255 @@
+"""The server: aiohttp in front of scripted sessions, on a port of its own (protocol.md 1, 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from aiohttp import web
+
+from mockserver.connection import Connection, ConnectionInfo
+from mockserver.faults import FaultReport, FaultRun, FaultSet, make_fault
+from mockserver.journal import Journal
+from mockserver.profiles import PROFILES
+from mockserver.replies import ReplySpec
+from mockserver.session import ServerSession
+from mockserver.wire import MAX_FRAME_BYTES
+from scenarios.faults import FaultBase, StopReading
+
+MODEL = "openbmb/MiniCPM-o-4_5"
+SHUTDOWN_S = 0.1
+"""Handlers have ended before aiohttp is asked to shut down; it waits this long twice for one that has not."""
+
+Identify = Callable[[tuple[str, int]], tuple[str, str, int] | None]
+
+__all__ = ["ConnectionInfo", "MockServer"]
+
+
+class MockServer:
+    """A fake full-duplex server.
+
+    Args:
+        profile: a name of `mockserver.profiles.PROFILES`.
+        replies: what the scripted model says, the same in every session.
+        faults: each connection gets fresh runs of those in whose scope it is.
+        seed: of all ids; the same seed and the same client give the same journal.
+        decision_ms: model time a unit takes.
+        host: address to listen on.
+        port: 0 takes a free one.
+        identify: (split, id, attempt) of a connection by the client's address; None where it cannot tell.
+        journal: where entries go; a new one where None.
+    Raises ValueError: unknown profile, or a fault that the server does not play.
+    """
+
+    def __init__(
+        self,
+        *,
+        profile: str,
+        replies: Sequence[ReplySpec],
+        faults: Sequence[FaultBase] = (),
+        seed: int = 0,
+        decision_ms: int = 50,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        identify: Identify | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        if profile not in PROFILES:
+            raise ValueError(f"unknown profile {profile!r}; known: {', '.join(sorted(PROFILES))}")
+        for spec in faults:
+            make_fault(spec)
+        self.profile = PROFILES[profile]
+        self.journal = journal if journal is not None else Journal()
+        self.connections: list[ConnectionInfo] = []
+        self.fault_runs: list[FaultRun] = []
+        self._replies = replies
+        self._faults = list(faults)
+        self._seed = seed
+        self._decision_s = decision_ms / 1000
+        self._address = (host, port)
+        self._identify = identify
+        self._runner: web.AppRunner | None = None
+        self._live: dict[Connection, asyncio.Task[None]] = {}
+
+    @property
+    def url(self) -> str:
+        """Of the realtime endpoint, without a query; valid once started."""
+        return f"ws://{self._host_and_port}/v1/realtime"
+
+    @property
+    def http_url(self) -> str:
+        """Of the HTTP endpoints, without a path; valid once started."""
+        return f"http://{self._host_and_port}"
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises OSError: the address cannot be bound.
+        """
+        app = web.Application()
+        app.router.add_get("/v1/realtime", self._realtime)
+        app.router.add_get("/health", _health)
+        app.router.add_get("/v1/models", _models)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S, handle_signals=False)
+        await self._runner.setup()
+        listener = self._listener()
+        self._address = cast(tuple[str, int], listener.getsockname()[:2])
+        await web.SockSite(self._runner, listener).start()
+
+    async def stop(self) -> None:
+        """Release faults, drop every connection, stop listening; a second call does nothing."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        self.release_faults()
+        for connection in list(self._live):
+            connection.abort()
+        if self._live:
+            await asyncio.wait(list(self._live.values()), timeout=1.0)
+        await runner.cleanup()
+
+    def release_faults(self) -> None:
+        """Read every socket again and end every scripted wait, for good."""
+        for connection in list(self._live):
+            connection.release()
+
+    def fault_reports(self) -> list[FaultReport]:
+        """What each fault did on each connection in its scope; one report without a connection where there
+        was none."""
+        reports = [run.report() for run in self.fault_runs]
+        reached = {report.index for report in reports}
+        reports += [
+            FaultReport(spec.name, index, None, "armed", {"reason": "no connection was in its scope"}, False)
+            for index, spec in enumerate(self._faults)
+            if index not in reached
+        ]
+        return sorted(reports, key=lambda report: (report.index, report.connection or 0))
+
+    # -- inside
+
+    @property
+    def _host_and_port(self) -> str:
+        host, port = self._address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _listener(self) -> socket.socket:
+        host = self._address[0]
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sizes = [
+                spec.buffer_bytes
+                for spec in self._faults
+                if isinstance(spec, StopReading) and spec.buffer_bytes
+            ]
+            if sizes:
+                # Accepted sockets inherit it, and the window scale is settled in the handshake: it must stand
+                # before listen.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(sizes))
+            listener.bind(self._address)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    async def _realtime(self, request: web.Request) -> web.StreamResponse:
+        # No drain limit: a write never waits, so output cannot block reading. No compression: protocol.md 1.3
+        # leaves it open.
+        websocket = web.WebSocketResponse(
+            max_msg_size=MAX_FRAME_BYTES,
+            compress=False,
+            autoclose=False,
+            decode_text=False,
+            writer_limit=sys.maxsize,
+        )
+        await websocket.prepare(request)
+        transport = request.transport
+        if transport is None:
+            return websocket
+        connection = self._connection(websocket, transport, request)
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._live[connection] = task
+        try:
+            await connection.run()
+        finally:
+            del self._live[connection]
+        return websocket
+
+    def _connection(
+        self, websocket: web.WebSocketResponse, transport: asyncio.Transport, request: web.Request
+    ) -> Connection:
+        loop = asyncio.get_running_loop()
+        number = len(self.connections) + 1
+        peer = cast(tuple[str, int], tuple(transport.get_extra_info("peername")[:2]))
+        known = self._identify(peer) if self._identify is not None else None
+        info = ConnectionInfo(
+            number,
+            sample=known[:2] if known else None,
+            attempt=known[2] if known else number,
+            query=dict(request.query),
+            opened_s=loop.time(),
+        )
+        self.connections.append(info)
+        who = f"{known[0]}/{known[1]}#{known[2]}" if known else str(number)
+        session = ServerSession(
+            self.profile,
+            self._replies,
+            query=info.query,
+            # by sample and attempt, so that the order in which connections arrive does not change anybody's ids
+            ids=random.Random(f"{self._seed}/{who}"),
+            decision_s=self._decision_s,
+        )
+        runs = [
+            FaultRun(spec, index, number, make_fault(spec), info.opened_s, self._fault_changed)
+            for index, spec in enumerate(self._faults)
+            if _in_scope(spec, info)
+        ]
+        self.fault_runs += runs
+        return Connection(
+            websocket, transport, info=info, session=session, faults=FaultSet(runs), journal=self.journal
+        )
+
+    def _fault_changed(self, run: FaultRun) -> None:
+        now_s = asyncio.get_running_loop().time()
+        data = {"index": run.index, "state": run.state, **run.evidence}
+        self.journal.add(now_s, run.connection, "fault", run.name, data)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        lines = (
+            "# HELP duplex_sessions_total Connections accepted.",
+            "# TYPE duplex_sessions_total counter",
+            f"duplex_sessions_total {len(self.connections)}",
+        )
+        return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
+
+
+def _in_scope(spec: FaultBase, info: ConnectionInfo) -> bool:
+    return (
+        (spec.attempt is None or spec.attempt == info.attempt)
+        and (spec.sample is None or (info.sample is not None and spec.sample == info.sample[1]))
+        and (spec.connection is None or spec.connection == info.number)
+    )
+
+
+async def _health(request: web.Request) -> web.Response:
+    return web.json_response({"status": "healthy"})
+
+
+async def _models(request: web.Request) -> web.Response:
+    model = {
+        "id": MODEL,
+        "object": "model",
+        "created": 1785300000,
+        "owned_by": "vllm",
+        "root": MODEL,
+        "parent": None,
+        "max_model_len": 8192,
+        "permission": [],
+    }
+    return web.json_response({"object": "list", "data": [model]})

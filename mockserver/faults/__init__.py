@@ -1,0 +1,43 @@
+"""What each fault of `scenarios.faults` does on the wire, one a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mockserver.faults.error_event import ErrorEvent
+from mockserver.faults.late_session_closed import LateSessionClosed
+from mockserver.faults.mechanism import Fault, FaultReport, FaultRun, FaultSet
+from mockserver.faults.never_done import NeverDone
+from mockserver.faults.no_session_closed import NoSessionClosed
+from mockserver.faults.no_session_created import NoSessionCreated
+from mockserver.faults.reset_peer import ResetPeer
+from mockserver.faults.stop_reading import StopReading
+from scenarios.faults import FaultBase
+
+FAULTS: Mapping[str, Callable[[Any], Fault]] = {
+    fault.name: fault
+    for fault in (
+        StopReading,
+        ResetPeer,
+        NoSessionCreated,
+        LateSessionClosed,
+        NoSessionClosed,
+        ErrorEvent,
+        NeverDone,
+    )
+}
+"""Faults the server plays, by name; each is made from its spec."""
+
+
+def make_fault(spec: FaultBase) -> Fault:
+    """A fresh fault.
+
+    Raises ValueError: the server does not play such a fault.
+    """
+    if spec.name not in FAULTS:
+        raise ValueError(f"the server does not play {spec.name!r}; it plays: {', '.join(sorted(FAULTS))}")
+    return FAULTS[spec.name](spec)
+
+
+__all__ = ["FAULTS", "Fault", "FaultReport", "FaultRun", "FaultSet", "make_fault"]

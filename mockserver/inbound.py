@@ -1,0 +1,176 @@
+"""Client events about the input: session updates, appends, commits, clears (protocol.md 4, 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mockserver.appends import read_append
+from mockserver.input_buffer import InputBuffer
+from mockserver.wire import Event, Received, Refusal
+
+if TYPE_CHECKING:
+    from mockserver.session import ServerSession
+
+Handler = Callable[["ServerSession", Event, float], None]
+
+
+@dataclass
+class InputState:
+    """The input since the last commit or clear, and what of it waits."""
+
+    buffer: InputBuffer = field(default_factory=InputBuffer)
+    appends: int = 0
+    """Of the whole session."""
+    heard: bool = False
+    """Audio was appended."""
+    speech: bool = False
+    """Some of it counted as speech, a refused append included."""
+    item_id: str | None = None
+    """Allocated at the first speech (3.2)."""
+    hints: list[str] = field(default_factory=list)
+    commits: int = 0
+
+    def forget(self) -> None:
+        """A commit or a clear: the next append begins a new input."""
+        self.heard = self.speech = False
+        self.item_id = None
+        self.hints.clear()
+
+
+def session_update(session: ServerSession, event: Event, now_s: float) -> None:
+    """`session.update` after the first."""
+    asked = event.get("session")
+    if not isinstance(asked, dict):
+        asked = {key: value for key, value in event.items() if key not in ("type", "event_id")}
+    session.update(asked)
+
+
+def append(session: ServerSession, event: Event, now_s: float) -> None:
+    """`input_audio_buffer.append`: speech first, then frames, then audio, then at most one unit (5.1-5.3, 6.2)."""
+    config, state = session.config, session.input
+    assert config is not None
+    try:
+        read = read_append(event, config)
+    except Refusal:
+        session.note_received({**event, "audio": "(unread)", "video_frames": "(unread)"})
+        raise
+    after_commit = state.commits > 0
+    if after_commit:
+        read.told["after_commit"] = True
+    session.note(Received("input_audio_buffer.append", read.told))
+    state.appends += 1
+    for violation in session.strict.append(
+        event, read, after_commit=after_commit, silence_rms=config.silence_rms
+    ):
+        session.note(violation)
+    missing = read.audio_problem is not None and read.audio_problem.code == "bad_event"
+    hint = event.get("text") or event.get("transcript")
+    if not state.speech or hint:
+        speech = read.speech(event, config.silence_rms)
+        if speech and state.item_id is None:
+            state.item_id = session.new_item_id()
+            start_ms = event.get("audio_start_ms", 0)
+            session.emit(
+                {
+                    "type": "input_audio_buffer.speech_started",
+                    "audio_start_ms": start_ms,
+                    "item_id": state.item_id,
+                }
+            )
+        state.speech = state.speech or (speech and not missing)
+        if speech and isinstance(hint, str):
+            state.hints.append(hint)
+    state.heard = state.heard or not missing
+    if read.frames_problem is not None:
+        raise read.frames_problem
+    if read.audio_problem is not None:
+        raise read.audio_problem
+    samples = read.samples
+    if not state.buffer.takes(samples):
+        raise Refusal("input_backpressure", "more than 16 MiB of pending input", section="12.1")
+    unit = state.buffer.append(samples, read.frames, force_listen=event.get("force_listen") is True)
+    if unit is not None and config.decides:
+        session.submit(unit, now_s)
+
+
+def commit(session: ServerSession, event: Event, now_s: float) -> None:
+    """`input_audio_buffer.commit`: nothing, only non-speech, or speech with and without a residual (5.5)."""
+    if not session.input.heard:
+        for violation in session.strict.commit(event):
+            session.note(violation)
+        raise Refusal(
+            "input_audio_buffer_empty",
+            "input_audio_buffer.commit requires a non-empty input audio buffer",
+            section="5.5",
+            echoes=True,
+        )
+    _commit(session, event, now_s)
+
+
+def input_commit(session: ServerSession, event: Event, now_s: float) -> None:
+    """`input.commit`: an alias that J does not check for an empty buffer (5.4)."""
+    _commit(session, event, now_s)
+
+
+def _commit(session: ServerSession, event: Event, now_s: float) -> None:
+    state = session.input
+    for violation in session.strict.commit(event):
+        session.note(violation)
+    state.commits += 1
+    told = {"session_id": session.id, "turn_id": session.turn_id, "epoch": session.epoch}
+    if state.heard and not state.speech:
+        state.buffer.clear()
+        state.forget()
+        session.emit_all(session.conversation.commit_silence(session.new_item_id(), told))
+        session.listen("silence_or_noise", by_model=False)
+        return
+    item_id = state.item_id or session.new_item_id()
+    if state.item_id is not None:
+        end_ms = event.get("audio_end_ms", 0)
+        session.emit(
+            {"type": "input_audio_buffer.speech_stopped", "audio_end_ms": end_ms, "item_id": item_id}
+        )
+    transcript = "".join(state.hints)
+    state.forget()
+    session.emit_all(session.conversation.commit(item_id, transcript, told))
+    residual = state.buffer.flush()
+    if residual is not None:
+        session.submit(residual, now_s)
+
+
+def clear(session: ServerSession, event: Event, now_s: float) -> None:
+    """`input_audio_buffer.clear`: drops what waits; units already submitted and the epoch stay (5.6)."""
+    session.input.buffer.clear()
+    session.input.forget()
+    session.emit({"type": "input_audio_buffer.cleared"})
+
+
+def input_cancel(session: ServerSession, event: Event, now_s: float) -> None:
+    """`input.cancel`: a clear that also cancels the output (5.6)."""
+    session.input.buffer.clear()
+    session.input.forget()
+    if session.response is not None:
+        session.cancel_response(session.dialect.cancel_reason)
+    else:
+        session.advance_epoch()
+        session.emit({"type": "input_audio_buffer.cleared"})
+
+
+def text_append(session: ServerSession, event: Event, now_s: float) -> None:
+    """`input.text.append` (5.7)."""
+    raise Refusal(
+        "native_text_append_unsupported", "text cannot be appended to a native session", section="5.7"
+    )
+
+
+INPUT_HANDLERS: Mapping[str, Handler] = {
+    "session.update": session_update,
+    "input_audio_buffer.append": append,
+    "input_audio_buffer.commit": commit,
+    "input.commit": input_commit,
+    "input_audio_buffer.clear": clear,
+    "input.cancel": input_cancel,
+    "input.text.append": text_append,
+}

@@ -1,0 +1,74 @@
+"""The playback ledger: how much of each reply was sent, and heard (protocol.md 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mockserver.wire import Event
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Positions in one reply's audio, milliseconds."""
+
+    generated_ms: int = 0
+    sent_ms: int = 0
+    played_ms: int = 0
+    committed_ms: int = 0
+
+    def told(self) -> Event:
+        """As on the wire."""
+        return {
+            "generated_ms": self.generated_ms,
+            "sent_ms": self.sent_ms,
+            "played_ms": self.played_ms,
+            "committed_ms": self.committed_ms,
+        }
+
+
+class Ledger:
+    """Cursors by response id. Maxima are kept, nothing is clamped (protocol.md 8.1)."""
+
+    def __init__(self) -> None:
+        self._cursors: dict[str, Cursor] = {}
+        self._known: dict[str, int] = {}
+
+    @property
+    def pending(self) -> list[str]:
+        """Responses whose audio is not acknowledged in full, oldest first."""
+        return [r for r, cursor in self._cursors.items() if cursor.committed_ms < cursor.sent_ms]
+
+    def knows(self, response_id: str) -> bool:
+        """Whether such a response was ever created."""
+        return response_id in self._known
+
+    def sent_in_all_ms(self, response_id: str) -> int:
+        """Audio sent of a response, also after its cursor was dropped."""
+        return self._known.get(response_id, 0)
+
+    def open(self, response_id: str) -> None:
+        """A response begins."""
+        self._cursors[response_id] = Cursor()
+        self._known[response_id] = 0
+
+    def sent(self, response_id: str, audio_ms: int) -> Cursor:
+        """Cumulative audio of a response went out."""
+        cursor = self._cursors.setdefault(response_id, Cursor())
+        cursor.generated_ms = max(cursor.generated_ms, audio_ms)
+        cursor.sent_ms = max(cursor.sent_ms, audio_ms)
+        self._known[response_id] = cursor.sent_ms
+        return cursor
+
+    def of(self, response_id: str | None) -> Cursor:
+        """A response's cursor; one at zero where there is none."""
+        return self._cursors.get(response_id or "", Cursor())
+
+    def acknowledge(self, response_id: str, played_ms: int, committed_ms: int, *, active: bool) -> Event:
+        """Take an ack and tell the positions after it. J drops the cursor of a finished reply once it was
+        heard in full."""
+        cursor = self._cursors.setdefault(response_id, Cursor())
+        cursor.played_ms = max(cursor.played_ms, played_ms)
+        cursor.committed_ms = max(cursor.committed_ms, committed_ms)
+        if not active and cursor.committed_ms >= cursor.sent_ms:
+            del self._cursors[response_id]
+        return cursor.told()

@@ -1,0 +1,479 @@
+"""One session of the server without I/O: client events and time go in, what the server does comes out.
+
+Sections in comments are of protocol.md.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Literal
+
+from mockserver.capabilities import Config, capabilities, read_config, session_object
+from mockserver.conversation import Conversation
+from mockserver.inbound import INPUT_HANDLERS, InputState
+from mockserver.input_buffer import Submission
+from mockserver.outbound import OUTPUT_HANDLERS
+from mockserver.playback import Ledger
+from mockserver.profiles import Profile
+from mockserver.replies import Decision, ReplyScript, ReplySpec
+from mockserver.responses import OpenResponse, listen
+from mockserver.steploop import Decided, StepLoop, silence
+from mockserver.strict import StrictReader
+from mockserver.wire import (
+    End,
+    Event,
+    Output,
+    Received,
+    Refusal,
+    Send,
+    Unit,
+    Violation,
+    decode,
+    error_event,
+    flat_error,
+)
+
+OPENING_FRAME_S = 10.0
+"""The first frame must have come by then (12.1)."""
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+_STATUS_REASONS = {"completed": "stop", "failed": "runtime_append_failed", "incomplete": "max_output_tokens"}
+
+
+class ServerSession:
+    """A scripted session.
+
+    Every method that takes `now_s` returns what the server does at that time, in order. Events still lack their
+    `event_id` and `server_event_seq`: `stamp` adds them when they are written, so that an injected event
+    takes its place
+    in the sequence and a suppressed one leaves no gap.
+
+    Args:
+        profile: dialect and step loop.
+        replies: what the scripted model says.
+        query: of the URL (1.1).
+        ids: source of every id.
+        decision_s: model time a unit takes.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        replies: Sequence[ReplySpec],
+        *,
+        query: Mapping[str, str],
+        ids: random.Random,
+        decision_s: float,
+    ) -> None:
+        self.profile = profile
+        self.dialect = profile.dialect
+        self.query = query
+        self.state: Literal["opening", "open", "deaf", "closed"] = "opening"
+        self.id = ""
+        self.epoch = 0
+        self.turn_id = 0
+        self.config: Config | None = None
+        self.response: OpenResponse | None = None
+        self.last_response_id: str | None = None
+        self.finished: set[str] = set()
+        self.ledger = Ledger()
+        self.conversation = Conversation()
+        self.input = InputState()
+        self.strict = StrictReader(self.dialect)
+        self.script = ReplyScript(replies)
+        self.steps = StepLoop(
+            decision_s=decision_s,
+            continues=profile.silence_continuation,
+            decide=self._decide,
+            forward=self._forward,
+            owner=self._owner,
+            input_waits=lambda: self.input.buffer.samples > 0,
+            new_silence=lambda: silence(self.epoch),
+        )
+        self._ids = ids
+        self._out: list[Output] = []
+        self._seq = 0
+        self._opened_s = 0.0
+        self._last_frame_s = 0.0
+        self._units_in_turn = 0
+
+    # -- what goes in
+
+    def start(self, now_s: float) -> list[Output]:
+        """The connection was accepted: a default session may open before anything is read (1.1)."""
+        self._opened_s = self._last_frame_s = now_s
+        if self.dialect.query_must_opt_in and self.query.get("duplex", "").lower() not in ("1", "true", "on"):
+            self._out.append(Violation("1.1", "duplex-missing", "the query has no duplex=1"))
+            self.emit(
+                flat_error("unsupported", "realtime duplex is not enabled for this URL"), sequenced=False
+            )
+            self._end("unsupported")
+        elif self._autostarts and self.query.get("model"):
+            self._open_default()
+        return self._taken()
+
+    def receive(self, text: str | bytes, now_s: float) -> list[Output]:
+        """A text frame was read."""
+        if self.state in ("deaf", "closed"):
+            self._ignore(text)
+            return self._taken()
+        self._last_frame_s = now_s
+        self.steps.advance(now_s)
+        event: Event = {}
+        try:
+            event = decode(text)
+            if self.state == "opening" and not self._open_by(event):
+                return self._taken()
+            self._handle(event, now_s)
+        except Refusal as refusal:
+            self._refuse(refusal, event)
+        self.steps.advance(now_s)
+        return self._taken()
+
+    def receive_binary(self, length_bytes: int, now_s: float) -> list[Output]:
+        """A binary frame was read: the end as the first frame, deafness later (1.3)."""
+        self._last_frame_s = now_s
+        self._out.append(Received("(binary)", {"bytes": length_bytes}))
+        self._out.append(Violation("1.3", "binary-frame", f"{length_bytes} bytes"))
+        if self.state == "opening":
+            self.emit(error_event("internal_error", "binary frame"), sequenced=False)
+            self._end("internal_error")
+        elif self.state == "open":
+            self.state = "deaf"
+        return self._taken()
+
+    def next_timer_s(self) -> float | None:
+        """When `on_timer` must be called next; None: not before something was read."""
+        if self.state == "closed":
+            return None
+        if self.state == "opening":
+            return self._opened_s + OPENING_FRAME_S
+        step_s = self.steps.next_s()
+        if self.state == "deaf" or self.config is None:
+            return step_s
+        idle_s = self._last_frame_s + self.config.idle_timeout_s
+        return idle_s if step_s is None else min(idle_s, step_s)
+
+    def on_timer(self, now_s: float) -> list[Output]:
+        """Time has come for whatever `next_timer_s` named; nothing happens when it is early."""
+        if self.state == "opening":
+            if now_s >= self._opened_s + OPENING_FRAME_S:
+                self.emit(error_event("config_timeout", "no opening frame within 10 s"), sequenced=False)
+                self._end("config_timeout")
+        elif self.state != "closed":
+            self.steps.advance(now_s)
+            if (
+                self.state == "open"
+                and self.config
+                and now_s >= self._last_frame_s + self.config.idle_timeout_s
+            ):
+                self.close("timeout", told_reason="timeout")
+        return self._taken()
+
+    def stamp(self, send: Send) -> Event:
+        """The event with its own `event_id` and, where it takes one, `server_event_seq` (3.1)."""
+        send.event["event_id"] = f"event_{self._ids.getrandbits(128):032x}"
+        if send.sequenced:
+            self._seq += 1
+            send.event["server_event_seq"] = self._seq
+        return send.event
+
+    @property
+    def last_seq(self) -> int:
+        """The last `server_event_seq` given out; 0 before the first."""
+        return self._seq
+
+    # -- for the handlers
+
+    def emit(self, event: Event, *, sequenced: bool = True) -> None:
+        """An event goes out."""
+        self._out.append(Send(event, sequenced))
+
+    def emit_all(self, events: list[Event]) -> None:
+        """Events go out in order."""
+        self._out.extend([Send(event) for event in events])
+
+    def note(self, output: Received | Violation) -> None:
+        """Something for the journal."""
+        self._out.append(output)
+
+    def new_item_id(self) -> str:
+        """An id for a user item (3.2)."""
+        return f"item_{self._ids.getrandbits(128):032x}"
+
+    def submit(self, submission: Submission, now_s: float) -> None:
+        """A unit goes to the model; without the native lane or in turn mode it never gets there."""
+        if self.config is not None and self.config.decides:
+            submission.epoch = self.epoch
+            self.steps.submit(submission, now_s)
+
+    def listen(self, reason: str, *, by_model: bool = True) -> None:
+        """`response.listen` goes out."""
+        self.emit(listen(self.id, self.epoch, reason, turn_id=self.turn_id, by_model=by_model))
+
+    def finish_response(self, status: str, reason: str | None, *, heard_ms: int | None = None) -> None:
+        """The open response gets its done group."""
+        response = self.response
+        assert response is not None
+        details = None if reason is None else {"type": status, "reason": reason}
+        self.emit_all(response.done(status, details, heard_ms=heard_ms))
+        self.finished.add(response.id)
+        self.response = None
+
+    def cancel_response(self, reason: str) -> None:
+        """The open response is cancelled: epoch + 1, truncated where the dialect says it, cancelled done
+        group (9.1)."""
+        response = self.response
+        assert response is not None
+        self.advance_epoch()
+        heard_ms = self.ledger.of(response.id).played_ms
+        if self.dialect.truncated_on_cancel:
+            told = {"item_id": response.item_id, "content_index": 0, "audio_end_ms": heard_ms}
+            inner = {
+                "type": "conversation.item.truncated",
+                "session_id": self.id,
+                "epoch": self.epoch,
+                **told,
+            }
+            self.emit({"type": "conversation.item.truncated", **told, "event": inner})
+        self.finish_response("cancelled", reason, heard_ms=heard_ms)
+
+    def advance_epoch(self) -> None:
+        """Output of what was submitted before is never sent (3.2)."""
+        self.epoch += 1
+        self.script.cancel()
+        self.steps.release()
+
+    def close(self, reason: str, *, told_reason: str | None = None) -> None:
+        """The session ends: an open response first, then `session.closed`, then the connection (10.1)."""
+        self.steps.stop()
+        if self.response is not None and self.dialect.cancels_on_close:
+            self.cancel_response("session_close" if told_reason is None else reason)
+        event: Event = {"type": "session.closed", "session_id": self.id}
+        if self.dialect.closed_flat:
+            told: Event = {**event, "reason": told_reason or "client_close"}
+            self.emit({**told, "event": dict(told)})
+        else:
+            if told_reason is not None:
+                event["reason"] = told_reason
+            self.emit({"type": "session.closed", "event": event})
+        self._end(reason)
+
+    # -- opening
+
+    @property
+    def _autostarts(self) -> bool:
+        return (
+            self.query.get("autostart", "").lower() not in _FALSE
+            and self.query.get("resume", "").lower() not in _TRUE
+        )
+
+    def _open_by(self, event: Event) -> bool:
+        """The first frame: opens the session, or a default one first; false when the event is dealt with."""
+        name = event["type"]
+        if name == "session.update":
+            session = event.get("session") if isinstance(event.get("session"), dict) else event
+            assert isinstance(session, dict)
+            self.note_received(event)
+            model_in_query = bool(self.query.get("model"))
+            for violation in self.strict.url(self.query, autostarts=self._autostarts and model_in_query):
+                self.note(violation)
+            for violation in self.strict.session(session):
+                self.note(violation)
+            self._open(session, native_default=False, by_update=True)
+            return False
+        if name == "session.resume":
+            self.note_received(event)
+            raise Refusal(
+                "unsupported_session_resume", "this server does not resume", section="12.6", fatal=True
+            )
+        if not self._autostarts:
+            self.note_received(event)
+            raise Refusal(
+                "bad_event", f"the first event must be session.update, not {name}", section="4.1", fatal=True
+            )
+        self._open_default()
+        return self.state == "open"
+
+    def _open_default(self) -> None:
+        native = any(self.query.get(flag, "").lower() in _TRUE for flag in self.dialect.native_flags)
+        session: Event = {"id": self.query["session_id"]} if self.query.get("session_id") else {}
+        try:
+            self._open(session, native_default=native, by_update=False)
+        except Refusal as refusal:
+            self._refuse(refusal, {})
+
+    def _open(self, session: Event, *, native_default: bool, by_update: bool) -> None:
+        config = read_config(
+            session, dialect=self.dialect, query_model=self.query.get("model"), native_default=native_default
+        )
+        if "audio" in config.modalities and config.ref_audio is None and (config.native or by_update):
+            raise Refusal("ref_audio_required", "audio output needs ref_audio", section="4.1", fatal=True)
+        self.config = config
+        self.id = config.session_id or f"duplex-{self._ids.getrandbits(128):032x}"
+        self.state = "open"
+        self.emit({"type": "session.created", "session": self._session_object()}, sequenced=False)
+        if by_update:
+            self.emit({"type": "session.updated", "session": self._session_object()})
+
+    def _session_object(self) -> Event:
+        assert self.config is not None
+        response = self.response
+        state: Event = {
+            "id": self.id,
+            "turn_state": "idle" if response is None else "assistant_generating",
+            "epoch": self.epoch,
+            "turn_id": self.turn_id,
+            "active_request_id": None,
+            "active_response_id": None if response is None else response.id,
+            "active_response_turn_id": None if response is None else response.turn_id,
+            "playback": self.ledger.of(self.last_response_id).told(),
+        }
+        return session_object(self.config, state, capabilities(self.dialect, native=self.config.native))
+
+    def update(self, session: Event) -> None:
+        """A later `session.update` (4.5): refused whole, or merged and told."""
+        old = self.config
+        assert old is not None
+        for violation in self.strict.session(session):
+            self.note(violation)
+        new = read_config(
+            {**old.raw, **session}, dialect=self.dialect, query_model=old.model, native_default=old.native
+        )
+        if new.model != old.model:
+            raise Refusal("model_update_unsupported", "the model cannot be changed", section="4.1")
+        if new.ref_audio != old.ref_audio:
+            raise Refusal(
+                "ref_audio_update_unsupported", "the reference audio cannot be changed", section="4.1"
+            )
+        if new.raw.get("voice") != old.raw.get("voice") and self.input.appends:
+            raise Refusal("voice_update_after_audio_unsupported", "audio was appended", section="4.1")
+        new.native = old.native
+        self.config = new
+        self.emit({"type": "session.updated", "session": self._session_object()})
+
+    # -- inside
+
+    def note_received(self, event: Event) -> None:
+        """The journal's line for an event, without media."""
+        data = {key: value for key, value in event.items() if key != "type"}
+        session = data.get("session")
+        if isinstance(session, dict) and isinstance(session.get("ref_audio"), str):
+            data["session"] = {**session, "ref_audio": f"({len(session['ref_audio'])} characters)"}
+        if isinstance(data.get("ref_audio"), str):
+            data["ref_audio"] = f"({len(data['ref_audio'])} characters)"
+        self._out.append(Received(event["type"], data))
+
+    def _handle(self, event: Event, now_s: float) -> None:
+        name = event["type"]
+        handler: Callable[[ServerSession, Event, float], None] | None = INPUT_HANDLERS.get(
+            name
+        ) or OUTPUT_HANDLERS.get(name)
+        if handler is None:
+            self.note_received(event)
+            raise Refusal("unknown_event", f"Unknown event: {name}", section="3.1")
+        if name != "input_audio_buffer.append":  # tells its own line, with its media hashed
+            self.note_received(event)
+        handler(self, event, now_s)
+
+    def _refuse(self, refusal: Refusal, event: Event) -> None:
+        if not event:
+            self._out.append(Received("(unreadable)", {"code": refusal.code}))
+        opening = self.state == "opening"
+        self._out.append(Violation(refusal.section, refusal.code, refusal.message))
+        event_id = event.get("event_id") if refusal.echoes else None
+        error = error_event(
+            refusal.code,
+            refusal.message,
+            param=refusal.param,
+            event_id=event_id if isinstance(event_id, str) else None,
+        )
+        self.emit(error, sequenced=not opening)
+        handshake_ends = opening and (
+            refusal.fatal or refusal.code in ("invalid_json", "bad_event", "event_too_large")
+        )
+        if handshake_ends:
+            self._end(refusal.code)
+
+    def _ignore(self, text: str | bytes) -> None:
+        try:
+            event = decode(text)
+        except Refusal:
+            event = {"type": "(unreadable)"}
+        if self.state == "closed":
+            self._out.append(Received(event["type"], {"after_close": True}))
+            self._out.append(Violation("10.1", "after-close", f"{event['type']} after session.close"))
+        else:
+            self._out.append(Received(event["type"], {"ignored": True}))
+
+    def _end(self, reason: str) -> None:
+        self.state = "closed"
+        self.steps.stop()
+        self._out.append(End(self.profile.close_code, reason))
+
+    def _taken(self) -> list[Output]:
+        taken, self._out = self._out, []
+        return taken
+
+    def _owner(self) -> Hashable:
+        return (self.epoch, self.response.id if self.response else ("turn", self.turn_id))
+
+    def _decide(self, index: int, submission: Submission) -> Decision:
+        assert self.config is not None
+        stale = submission.epoch != self.epoch
+        forced = submission.forced_listen or self._units_in_turn < self.config.force_listen_count
+        self._units_in_turn += 1
+        decision = self.script.decide(index, forced_listen=forced or stale)
+        data: Event = {"decision": decision.kind, "cause": submission.cause, "samples": submission.samples}
+        if submission.frame is not None:
+            data["frame"] = submission.frame
+        if decision.kind == "speak":
+            data |= {"reply": decision.reply, "ends": decision.ends}
+        self._out.append(Unit(index, data))
+        return decision
+
+    def _forward(self, unit: Decided) -> Hashable | None:
+        """The events of a decision (6.4); returns whose silence would follow."""
+        decision = unit.decision
+        if unit.submission.epoch != self.epoch:
+            return None
+        if decision.kind == "listen":
+            if self.response is not None:
+                return self._owner()
+            self.listen("model_listen")
+            return None
+        if decision.starts and self.response is not None:
+            self.finish_response("completed", None)
+        if decision.text or decision.audio_ms:
+            if self.response is None:
+                self._open_response()
+            assert self.response is not None
+            self.emit_all(self.response.deltas(decision.text, decision.audio_ms, end_of_turn=decision.ends))
+        if not decision.ends:
+            return self._owner()
+        if self.response is None:
+            self.listen("model_turn_completed_without_output")
+        else:
+            reason = _STATUS_REASONS.get(decision.status, self.dialect.cancel_reason)
+            self.finish_response(decision.status, reason)
+        self.turn_id += 1
+        self._units_in_turn = 0
+        return None
+
+    def _open_response(self) -> None:
+        assert self.config is not None
+        response_id = f"resp-{self.id}-{self.epoch}-{self._ids.getrandbits(32):08x}"
+        self.ledger.open(response_id)
+        self.last_response_id = response_id
+        self.response = OpenResponse(
+            response_id,
+            self.id,
+            self.epoch,
+            self.turn_id,
+            self.config.modalities,
+            self.dialect,
+            self.conversation,
+            self.ledger,
+        )
+        self.emit_all(self.response.created())

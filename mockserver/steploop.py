@@ -1,0 +1,133 @@
+"""The step loop: units are decided one after another, decisions go out in order, silence continues an open reply.
+
+Time is passed in. The rules are protocol.md 6.2, 6.4, 6.5 and 6.6: the model takes a fixed time a unit; the task that
+forwards its decisions waits one whole period after a speaking segment before the server submits a unit of
+silence, and
+while it waits nothing behind it goes out. The wait is not entered while samples are buffered, and its continuation is
+abandoned, not postponed, when an append was submitted in the meantime, when samples are buffered at its end,
+or when the reply it was
+for is no longer the open one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from mockserver.input_buffer import UNIT_SAMPLES, Submission
+from mockserver.replies import Decision
+
+PERIOD_S = 1.0
+"""`chunk_period_ms` of every dialect."""
+
+
+@dataclass(slots=True)
+class Decided:
+    """A unit with its decision, on its way out."""
+
+    index: int
+    submission: Submission
+    decision: Decision
+
+
+@dataclass(slots=True)
+class _Hold:
+    """The forwarder waits to submit silence."""
+
+    until_s: float
+    submissions: int
+    owner: Hashable
+
+
+class StepLoop:
+    """Decides and forwards units.
+
+    Args:
+        decision_s: model time a unit takes.
+        continues: the server makes silence (protocol.md 6.5).
+        decide: called once a unit in order, when its model time is over.
+        forward: called once a decided unit in order; returns whose silence would follow (the open response or model
+            turn), or None when nothing continues.
+        owner: whose silence would be made now.
+        input_waits: samples are buffered.
+    """
+
+    def __init__(
+        self,
+        *,
+        decision_s: float,
+        continues: bool,
+        decide: Callable[[int, Submission], Decision],
+        forward: Callable[[Decided], Hashable | None],
+        owner: Callable[[], Hashable | None],
+        input_waits: Callable[[], bool],
+        new_silence: Callable[[], Submission],
+    ) -> None:
+        self._decision_s = decision_s
+        self._continues = continues
+        self._decide = decide
+        self._forward = forward
+        self._owner = owner
+        self._input_waits = input_waits
+        self._new_silence = new_silence
+        self._computing: deque[tuple[float, Submission]] = deque()
+        self._out: deque[Decided] = deque()
+        self._free_at_s = 0.0
+        self._hold: _Hold | None = None
+        self._stopped = False
+        self.submissions = 0
+        self.decided = 0
+
+    def submit(self, submission: Submission, now_s: float) -> None:
+        """Queue a unit behind those being computed."""
+        self.submissions += 1
+        self._free_at_s = max(self._free_at_s, now_s) + self._decision_s
+        self._computing.append((self._free_at_s, submission))
+
+    def next_s(self) -> float | None:
+        """When `advance` has something to do next; None: not before another submission."""
+        if self._stopped:
+            return None
+        decided_s = self._computing[0][0] if self._computing else None
+        held_s = self._hold.until_s if self._hold else None
+        if decided_s is None or held_s is None:
+            return held_s if decided_s is None else decided_s
+        return min(decided_s, held_s)
+
+    def advance(self, now_s: float) -> None:
+        """Do everything that is due."""
+        while not self._stopped:
+            if self._computing and self._computing[0][0] <= now_s:
+                submission = self._computing.popleft()[1]
+                index = self.decided
+                self.decided += 1
+                self._out.append(Decided(index, submission, self._decide(index, submission)))
+            elif self._hold is not None:
+                if self._hold.until_s > now_s:
+                    return
+                self._end_hold(self._hold, now_s)
+            elif self._out:
+                owner = self._forward(self._out.popleft())
+                if owner is not None and self._continues and not self._input_waits():
+                    self._hold = _Hold(now_s + PERIOD_S, self.submissions, owner)
+            else:
+                return
+
+    def stop(self) -> None:
+        """The session is over: undecided and unsent units are dropped without an event (protocol.md 3.3)."""
+        self._stopped = True
+
+    def release(self) -> None:
+        """The reply a wait was for was cancelled: what waits behind it goes out at the next `advance`."""
+        self._hold = None
+
+    def _end_hold(self, hold: _Hold, now_s: float) -> None:
+        self._hold = None
+        if hold.submissions == self.submissions and not self._input_waits() and hold.owner == self._owner():
+            self.submit(self._new_silence(), now_s)
+
+
+def silence(epoch: int) -> Submission:
+    """A unit of zeros of the server's own making."""
+    return Submission("silence", UNIT_SAMPLES, None, False, epoch)
