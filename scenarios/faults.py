@@ -156,6 +156,7 @@ class ErrorEvent(FaultBase):
     code: str | None = "runtime_append_failed"
     """The error's code (protocol.md 11.2); None sends null."""
     message: str = "scripted error"
+    """The error's text; expectations can look for it."""
     shape: Literal["nested", "flat"] = "nested"
     """The form of protocol.md 11.1."""
 

@@ -235,9 +235,13 @@ class Scenario(Strict):
     samples: list[SampleSpec] = []
     """The samples, when there are several."""
     server: ServerSpec = ServerSpec()
+    """How the server behaves when nothing goes wrong, and what the model says."""
     faults: list[SerializeAsAny[FaultBase]] = []
+    """What goes wrong."""
     client: ClientSpec = ClientSpec()
+    """What the built-in client is told."""
     expect: Expect
+    """What must hold at the end."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

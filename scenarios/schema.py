@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+from itertools import pairwise
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from scenarios import faults, model
 from scenarios.faults import FAULTS, FaultBase
 from scenarios.model import Scenario
 from scenarios.names import DEADLINES, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
@@ -39,7 +43,7 @@ def json_schema() -> dict[str, Any]:
     Rules between keys (docs/writing-scenarios.md) are not in it; `conformance validate` checks them.
     """
     classes: list[type[Scenario] | type[FaultBase]] = [Scenario, *FAULTS.values()]
-    _, together = models_json_schema([(model, "validation") for model in classes])
+    _, together = models_json_schema([(owner, "validation") for owner in classes])
     definitions: dict[str, Any] = together["$defs"]
     root = definitions.pop("Scenario")
     definitions.pop("FaultBase", None)
@@ -56,6 +60,7 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": {"type": "object", "minProperties": 1},
     }
     _name_keys(definitions)
+    _describe({**definitions, "Scenario": root})
     root["required"] = [name for name in root["required"] if name != "id"]
     return {"$schema": _DIALECT, **root, "title": "Scenario", "$defs": definitions}
 
@@ -91,14 +96,43 @@ def _name_keys(definitions: dict[str, Any]) -> None:
         ("SampleExpect", "metadata"): (sorted(METADATA_KEYS), matcher),
         ("Expect", "run"): (sorted(RUN_KEYS), matcher),
     }
-    for (model, field), (names, value) in closed.items():
-        schema = definitions[model]["properties"][field]
+    for (owner, field), (names, value) in closed.items():
+        schema = definitions[owner]["properties"][field]
         schema["properties"] = dict.fromkeys(names, value)
         schema["additionalProperties"] = False
     definitions["Expect"]["properties"]["log"]["items"] = matcher
-    for model in ("SampleExpect", "WireExpect"):
-        for schema in definitions[model]["properties"].values():
+    for name in ("SampleExpect", "WireExpect"):
+        for schema in definitions[name]["properties"].values():
             if schema.get("default") == "unchecked":
                 schema["$ref"] = "#/$defs/Matcher"
     for field in ("id", "split"):
         definitions["SampleSpec"]["properties"][field]["pattern"] = f"^{SAFE_ID.pattern}$"
+
+
+def _describe(definitions: dict[str, dict[str, Any]]) -> None:
+    """Give each key the text that stands under it in the models, so that an editor shows it."""
+    texts: dict[str, dict[str, str]] = {}
+    for module in (faults, model):
+        for node in ast.parse(inspect.getsource(module)).body:
+            if isinstance(node, ast.ClassDef):
+                texts[node.name] = _field_texts(node)
+    fault_names = {fault.__name__ for fault in FAULTS.values()}
+    for name, schema in definitions.items():
+        inherited = texts["FaultBase"] if name in fault_names else {}
+        told = {**inherited, **texts.get(name, {})}
+        for key, field in schema.get("properties", {}).items():
+            if key in told:
+                field.setdefault("description", told[key])
+
+
+def _field_texts(node: ast.ClassDef) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for field, after in pairwise(node.body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            texts[field.target.id] = str(after.value.value)
+    return texts
