@@ -1,0 +1,201 @@
+"""Progress and the closing table of a run, for people (plain lines where there is no terminal)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from client.run_result import RunResult, SampleRecord
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_LONGEST_REASON = 160
+
+
+def _loop_time_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@dataclass
+class Estimate:
+    """How long a run will still take, from the samples that have been run so far.
+
+    Says nothing before the first one has ended: a number without a ground would be invented.
+    """
+
+    total: int
+    now_s: Callable[[], float] = _loop_time_s
+    _begin_s: float | None = field(default=None, init=False)
+    _ran: int = field(default=0, init=False)
+    _ended: int = field(default=0, init=False)
+
+    def begin(self) -> None:
+        """The first sample starts; later calls change nothing."""
+        if self._begin_s is None:
+            self._begin_s = self.now_s()
+
+    def ended(self, record: SampleRecord) -> None:
+        """Count a sample; one that was finished before took no time and tells nothing."""
+        self._ended += 1
+        self._ran += record.outcome != "skipped_finished"
+
+    @property
+    def done(self) -> int:
+        return self._ended
+
+    @property
+    def elapsed_s(self) -> float:
+        return 0.0 if self._begin_s is None else self.now_s() - self._begin_s
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds, or None while nothing is known."""
+        if not self._ran:
+            return None
+        return self.elapsed_s / self._ran * (self.total - self._ended)
+
+    def told(self) -> str:
+        """`, about 5:10 left`, or nothing."""
+        left = self.remaining_s
+        return "" if left is None else f", about {minutes(left)} left"
+
+
+class PlainProgress:
+    """One line a sample, for logs."""
+
+    def __init__(self, total: int, write: Callable[[str], None]) -> None:
+        self._estimate = Estimate(total)
+        self._write = write
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def started(self, index: int, split: str, sample_id: str) -> None:
+        self._estimate.begin()
+        self._write(f"[{index + 1}/{self._estimate.total}] {split}/{sample_id} started")
+
+    def ended(self, index: int, record: SampleRecord) -> None:
+        self._estimate.ended(record)
+        self._write(
+            f"[{index + 1}/{self._estimate.total}] {ending(record)} "
+            f"(elapsed {minutes(self._estimate.elapsed_s)}{self._estimate.told()})"
+        )
+
+
+class TerminalProgress:
+    """A bar with the samples in work; failures and retries stay above it."""
+
+    def __init__(self, total: int, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._estimate = Estimate(total)
+        self._console = console
+        self._working: dict[int, str] = {}
+        self._bar = Progress(
+            TextColumn("sample"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[told]}", markup=False),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=total, told="")
+
+    def __enter__(self) -> TerminalProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def started(self, index: int, split: str, sample_id: str) -> None:
+        self._estimate.begin()
+        self._working[index] = f"{split}/{sample_id}"
+        self._show()
+
+    def ended(self, index: int, record: SampleRecord) -> None:
+        self._working.pop(index, None)
+        self._estimate.ended(record)
+        if record.outcome in ("failed", "cancelled") or record.retry_count:
+            self._console.print(ending(record), markup=False, highlight=False)
+        self._show()
+
+    def _show(self) -> None:
+        working = ", ".join(self._working.values())
+        self._bar.update(
+            self._task, completed=self._estimate.done, description=working, told=self._estimate.told()
+        )
+
+
+def ending(record: SampleRecord) -> str:
+    """One line on how a sample ended."""
+    line = f"{record.split}/{record.id} {record.outcome.replace('_', ' ')}"
+    if record.latency_s is not None:
+        line += f" in {record.latency_s:.1f} s"
+    if record.retry_count:
+        line += f", retried {record.retry_count} time{'s' * (record.retry_count > 1)}"
+    return line + (f": {reason(record.error)}" if record.error else "")
+
+
+def reason(error: str) -> str:
+    """An error in one line: the last line of a traceback, cut where it is very long."""
+    lines = error.strip().splitlines() or [""]
+    text = lines[-1] if lines[0].startswith("Traceback") or len(lines) > 1 else lines[0]
+    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
+
+
+def minutes(seconds: float) -> str:
+    """`1:02:03` or `2:03`."""
+    whole = round(seconds)
+    hours, rest = divmod(whole, 3600)
+    head = f"{hours}:{rest // 60:02d}" if hours else f"{rest // 60}"
+    return f"{head}:{rest % 60:02d}"
+
+
+def summary_rows(result: RunResult, refused: int = 0) -> list[tuple[str, str]]:
+    """The closing table: what was asked, what became of it, how long it took.
+
+    Args:
+        refused: rows of the dataset that could not be run at all.
+    """
+    latencies = sorted(r.latency_s for r in result.samples if r.request_succeeded and r.latency_s is not None)
+    rows = [("samples", str(result.requested)), ("published", str(result.published))]
+    if result.skipped_finished:
+        rows.append(("finished before", str(result.skipped_finished)))
+    rows += [("failed", str(result.failed)), ("cancelled", str(result.cancelled))]
+    if refused:
+        rows.append(("refused rows", str(refused)))
+    rows.append(("retried samples", f"{result.duplex_retried_samples} ({result.duplex_retry_count} retries)"))
+    if latencies:
+        rows.append(("latency mean", f"{sum(latencies) / len(latencies):.1f} s"))
+        rows.append(("latency median, longest", f"{_rank(latencies, 0.5):.1f} s, {latencies[-1]:.1f} s"))
+    rows += [("duration", minutes(result.duration_s)), ("answers in", result.response_root)]
+    return rows
+
+
+def _rank(ordered: Sequence[float], share: float) -> float:
+    """Nearest-rank percentile (evaluation.md 20)."""
+    return ordered[max(0, -(-len(ordered) * int(share * 100) // 100) - 1)]
+
+
+def table_of(result: RunResult, refused: int = 0) -> Any:
+    """The closing table for a terminal."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in summary_rows(result, refused):
+        table.add_row(name, value)
+    return table

@@ -1,0 +1,99 @@
+"""The folder a run writes into: held by one run, resumed, never mixed (evaluation.md 12)."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from client.settings import SessionSettings
+
+log = logging.getLogger(__name__)
+
+LOCK = ".run.lock"
+
+
+class RunError(ValueError):
+    """A run cannot start: settings, names or the response root. Nothing has been written but the lock."""
+
+
+class Named(Protocol):
+    """Anything with the name of a sample."""
+
+    @property
+    def split(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+
+
+def finished_metadata(root: Path, split: str, sample_id: str) -> Mapping[str, Any] | None:
+    """Metadata of a sample whose answer is there and whole; None: it has to be run."""
+    try:
+        sentences = orjson.loads((root / split / f"{sample_id}.json").read_bytes())
+        metadata = orjson.loads((root / split / f"{sample_id}.meta.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, orjson.JSONDecodeError) as error:
+        log.warning("%s/%s: an answer that cannot be read, so it is run again: %s", split, sample_id, error)
+        return None
+    return metadata if isinstance(sentences, list) and isinstance(metadata, dict) else None
+
+
+def comparable(session: SessionSettings) -> dict[str, Any]:
+    """Metadata that must agree for an earlier run's answers to stand beside ours."""
+    return {
+        "model": session.model,
+        "ref_audio_sha256": session.ref_audio.sha256,
+        "pace": session.pace,
+        "mix": session.mix,
+        "fps": session.fps,
+        "unit_ms": session.unit_ms,
+    }
+
+
+def check_same_settings(
+    root: Path, sample: Named, metadata: Mapping[str, Any], session: SessionSettings
+) -> None:
+    """Refuse to resume beside answers of another model, voice or pace: the folder would mix two things.
+
+    Raises RunError: naming what differs.
+    """
+    ours = comparable(session)
+    other = [name for name in ours if name in metadata and metadata[name] != ours[name]]
+    if other:
+        seen = ", ".join(f"{name} {metadata[name]!r} (now {ours[name]!r})" for name in other)
+        raise RunError(
+            f"{root}: {sample.split}/{sample.id} was finished with {seen}; "
+            "allowed: the same settings, another response root, or overwriting"
+        )
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Hold the response root for one run. The lock goes with the process, however that ends.
+
+    Raises RunError: another run holds it, or the folder cannot be used.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise RunError(f"{root}: cannot be used as response root ({error.strerror or error})") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(
+                f"{root}: another run is writing here; allowed: one run at a time, or another response root"
+            ) from error
+        except OSError as error:
+            raise RunError(f"{root}: cannot be locked ({error.strerror or error})") from error
+        yield
+    finally:
+        os.close(handle)
