@@ -6,7 +6,7 @@ The console shows these lines and JUnit carries them in its failure text, so bot
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult
 from conformance.report.escape import block, one_line
@@ -26,13 +26,14 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
         requirements: text of each requirement by its id (`R13`); an id that is missing is shown alone.
     Returns: printable lines, two spaces in; what came from outside stands behind `| ` or a label.
     """
-    lines: list[str] = []
-    if result.reason:
-        lines += _labelled("reason", result.reason)
+    lines = _reason(result.reason)
     for finding in result.findings:
-        lines += _finding(finding, requirements)
-    if result.outcome is not Outcome.PASS and not result.findings:
-        lines += _requirements(result.requires, requirements)
+        lines += _finding(finding)
+    broken = dict.fromkeys(number for finding in result.findings for number in finding.requirements)
+    if broken:
+        lines += ["  broken requirements", *_requirements(broken, requirements)]
+    elif result.outcome is not Outcome.PASS and result.requires:
+        lines += ["  requirements it would have shown", *_requirements(result.requires, requirements)]
     if result.faults:
         lines.append("  faults")
         lines += [f"    {_fault(fault)}" for fault in result.faults]
@@ -56,9 +57,18 @@ def heading(result: ScenarioResult) -> str:
     return f"{result.outcome.value.upper()} {one_line(result.id, 200)}: {one_line(result.title, 200)}"
 
 
-def _finding(finding: Finding, requirements: Mapping[str, str]) -> list[str]:
-    lines = [f"  finding    {one_line(finding.id, 200)}"]
-    lines += _requirements(finding.requirements, requirements)
+def _reason(reason: str) -> list[str]:
+    """A short reason on its line; a stack below its last line, which says what happened."""
+    told = reason.strip().split("\n")
+    if not told[-1]:
+        return []
+    stack = [f"    | {line}" for line in block(told)] if len(told) > 1 else []
+    return [*_labelled("reason", told[-1]), *stack]
+
+
+def _finding(finding: Finding) -> list[str]:
+    numbers = f" ({one_line(', '.join(finding.requirements), 200)})" if finding.requirements else ""
+    lines = [f"  finding    {one_line(finding.id, 200)}{numbers}"]
     if finding.sample is not None:
         lines += _labelled("sample", finding.sample)
     lines += _labelled("expected", finding.expected)
@@ -69,7 +79,7 @@ def _finding(finding: Finding, requirements: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _requirements(ids: tuple[str, ...], texts: Mapping[str, str]) -> list[str]:
+def _requirements(ids: Iterable[str], texts: Mapping[str, str]) -> list[str]:
     lines = []
     for number in ids:
         text = texts.get(number, "")

@@ -45,29 +45,40 @@ def test_a_clean_run_prints_progress_the_table_and_the_counts(make: SimpleNamesp
 def test_a_failure_shows_all_that_a_reader_needs(make: SimpleNamespace) -> None:
     text = printed(make.report(make.failure("null")))
 
-    story = text[text.index("\nFAIL ") + 1 : text.index("\nscenario ")].splitlines()
-    assert (
-        story
-        == [
-            "FAIL teardown/stall: A stall costs the teardown, not the sample",
-            "  finding    metadata.close_timeout",
-            "    R18      The close failure left no trace. Right: `close_timeout` in metadata.",
-            "  sample     RTD_Omni/610",
-            "  expected   set",
-            "  actual     null",
-            "  deadline   close_s (20 s) should have acted",
-            "    | null",
-            "  faults",
-            '    stop_reading #0, connection 1: observed; {"note": "null", "unsent_bytes": 4096}',
-            "  last events, both sides",
-            "    | 1012.000 server sent null",
-            "    | 1012.050 client deadline close_s",
-            "  trace      out/trace.ndjson",
-            "  reproduce  conformance run teardown/stall --seed 7",
-            "",
-        ][: len(story)]
-    )
-    assert len(story) >= 15
+    story = text[text.index("\nFAIL ") + 1 : text.index("\n\nscenario ")].splitlines()
+    assert story == [
+        "FAIL teardown/stall: A stall costs the teardown, not the sample",
+        "  finding    metadata.close_timeout (R18)",
+        "  sample     RTD_Omni/610",
+        "  expected   set",
+        "  actual     null",
+        "  deadline   close_s (20 s) should have acted",
+        "    | null",
+        "  broken requirements",
+        "    R18      The close failure left no trace. Right: `close_timeout` in metadata.",
+        "  faults",
+        '    stop_reading #0, connection 1: observed; {"note": "null", "unsent_bytes": 4096}',
+        "  last events, both sides",
+        "    | 1012.000 server sent null",
+        "    | 1012.050 client deadline close_s",
+        "  trace      out/trace.ndjson",
+        "  reproduce  conformance run teardown/stall --seed 7",
+    ]
+
+
+def test_a_requirement_that_many_findings_name_is_told_once(make: SimpleNamespace) -> None:
+    one = make.failure()
+    twice = make.result(outcome=Outcome.FAIL, findings=one.findings * 2)
+
+    assert printed(make.report(twice)).count("The close failure left no trace.") == 1
+
+
+def test_a_stack_as_reason_shows_what_happened_first(make: SimpleNamespace) -> None:
+    stack = "Traceback (most recent call last):\n  File x, line 1\nValueError: odd bytes\n"
+    broken = make.result(outcome=Outcome.HARNESS_ERROR, reason=stack)
+
+    text = printed(make.report(broken))
+    assert "  reason     ValueError: odd bytes\n    | Traceback" in text
 
 
 def test_an_inert_scenario_names_its_reason_and_its_requirements(make: SimpleNamespace) -> None:
@@ -76,7 +87,7 @@ def test_an_inert_scenario_names_its_reason_and_its_requirements(make: SimpleNam
     text = printed(make.report(inert))
     assert "INERT teardown/stall: " in text
     assert "  reason     stop_reading was armed and never triggered" in text
-    assert "    R2\n    R13\n" in text
+    assert "  requirements it would have shown\n    R2\n    R13\n" in text
     assert text.endswith("\n0 passed, 1 failed\n")
 
 
