@@ -25,8 +25,6 @@ LOGICAL_EVENTS: frozenset[str] = frozenset(
 )
 """Event names that stand for both dialects' spellings (protocol.md 0)."""
 
-Trigger = Literal["required", "optional", "none"]
-
 
 class Layer(StrEnum):
     """Where a fault acts."""
@@ -79,8 +77,8 @@ class FaultBase(BaseModel):
 
     name: ClassVar[str]
     layer: ClassVar[Layer]
-    trigger: ClassVar[Trigger] = "optional"
-    """Whether `on` or `at_s` must, may or cannot be given."""
+    takes_trigger: ClassVar[bool] = True
+    """Whether `on` or `at_s` may be given; a fault that has only its own moment takes none."""
     on: On | None = None
     """Trigger: this event. Without `on` and `at_s` the fault acts whenever its own moment comes."""
     at_s: Annotated[float, Field(ge=0)] | None = None
@@ -102,11 +100,10 @@ class FaultBase(BaseModel):
 
 
 class StopReading(FaultBase):
-    """The peer stops reading its socket and keeps writing to it."""
+    """The peer stops reading its socket and keeps writing to it; without a trigger from the upgrade on."""
 
     name: ClassVar[str] = "stop_reading"
     layer: ClassVar[Layer] = Layer.TRANSPORT
-    trigger: ClassVar[Trigger] = "required"
     buffer_bytes: Annotated[int, Field(ge=1024)] | None = 4096
     """SO_RCVBUF here and SO_SNDBUF at the client; None: the system's, which hold megabytes."""
     proof: Literal["write_blocked", "unread"] = "write_blocked"
@@ -114,11 +111,10 @@ class StopReading(FaultBase):
 
 
 class ResetPeer(FaultBase):
-    """The peer resets the TCP connection (RST)."""
+    """The peer resets the TCP connection (RST); without a trigger right after the upgrade."""
 
     name: ClassVar[str] = "reset_peer"
     layer: ClassVar[Layer] = Layer.TRANSPORT
-    trigger: ClassVar[Trigger] = "required"
 
 
 class NoSessionCreated(FaultBase):
@@ -126,7 +122,7 @@ class NoSessionCreated(FaultBase):
 
     name: ClassVar[str] = "no_session_created"
     layer: ClassVar[Layer] = Layer.SESSION
-    trigger: ClassVar[Trigger] = "none"
+    takes_trigger: ClassVar[bool] = False
 
 
 class LateSessionClosed(FaultBase):
@@ -134,7 +130,7 @@ class LateSessionClosed(FaultBase):
 
     name: ClassVar[str] = "late_session_closed"
     layer: ClassVar[Layer] = Layer.SESSION
-    trigger: ClassVar[Trigger] = "none"
+    takes_trigger: ClassVar[bool] = False
     delay_s: Annotated[float, Field(gt=0)]
     """Seconds between reading `session.close` and sending `session.closed`."""
 
@@ -144,15 +140,14 @@ class NoSessionClosed(FaultBase):
 
     name: ClassVar[str] = "no_session_closed"
     layer: ClassVar[Layer] = Layer.SESSION
-    trigger: ClassVar[Trigger] = "none"
+    takes_trigger: ClassVar[bool] = False
 
 
 class ErrorEvent(FaultBase):
-    """The server sends an `error` event; the session goes on."""
+    """The server sends an `error` event; the session goes on. Without a trigger right after `session.updated`."""
 
     name: ClassVar[str] = "error_event"
     layer: ClassVar[Layer] = Layer.SESSION
-    trigger: ClassVar[Trigger] = "required"
     code: str | None = "runtime_append_failed"
     """The error's code (protocol.md 11.2); None sends null."""
     message: str = "scripted error"
@@ -162,7 +157,7 @@ class ErrorEvent(FaultBase):
 
 
 class NeverDone(FaultBase):
-    """A reply's done group, `response.done` included, is never sent."""
+    """A reply's done group, `response.done` included, is never sent; with a trigger only of replies that end after it."""
 
     name: ClassVar[str] = "never_done"
     layer: ClassVar[Layer] = Layer.RESPONSE
@@ -176,7 +171,7 @@ class SwallowCancellation(FaultBase):
 
     name: ClassVar[str] = "swallow_cancellation"
     layer: ClassVar[Layer] = Layer.SEAM
-    trigger: ClassVar[Trigger] = "none"
+    takes_trigger: ClassVar[bool] = False
     write: str = "playback.ack"
     """The client event whose write is stubborn."""
     nth: Annotated[int, Field(ge=1)] = 1
@@ -196,7 +191,7 @@ class NoTransport(FaultBase):
 
     name: ClassVar[str] = "no_transport"
     layer: ClassVar[Layer] = Layer.SEAM
-    trigger: ClassVar[Trigger] = "none"
+    takes_trigger: ClassVar[bool] = False
 
 
 FAULTS: dict[str, type[FaultBase]] = {

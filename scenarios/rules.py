@@ -209,9 +209,7 @@ def _sample_rules(parts: Mapping[str, Any], ids: list[str]) -> Iterable[Broken]:
 
 
 def _trigger_rules(index: int, fault: FaultBase) -> Iterable[Broken]:
-    path = ("faults", index, fault.name)
-    given = "on" if fault.on is not None else "at_s" if fault.at_s is not None else None
-    if fault.trigger == "required" and given is None:
-        yield Broken(path, "no trigger", "give `on` (an event) or `at_s` (seconds)")
-    if fault.trigger == "none" and given is not None:
-        yield Broken((*path, given), "this fault takes no trigger", "it acts at its own moment; leave it out")
+    for key in ("on", "at_s"):
+        if not fault.takes_trigger and getattr(fault, key) is not None:
+            path = ("faults", index, fault.name, key)
+            yield Broken(path, "this fault takes no trigger", "it acts at its own moment; leave it out")

@@ -84,7 +84,7 @@ def _fault_items() -> dict[str, Any]:
 
 
 def _needs_nothing(fault: type[FaultBase]) -> bool:
-    return fault.trigger != "required" and not any(f.is_required() for f in fault.model_fields.values())
+    return not any(f.is_required() for f in fault.model_fields.values())
 
 
 def _name_keys(definitions: dict[str, Any]) -> None:

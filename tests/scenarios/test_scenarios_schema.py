@@ -107,7 +107,7 @@ def test_every_file_of_the_catalogue_meets_the_schema(path: Path) -> None:
         {"clip": "clip: {seconds: '3'}"},
         {"x": "server: {profile: juli}"},
         {"x": "faults: [stop_readng: {at_s: 3}]"},
-        {"x": "faults: [stop_reading]"},
+        {"x": "faults: [late_session_closed]"},
         {"x": "faults: [stop_reading: {at: 3}]"},
         {"x": "faults: [late_session_closed: {}]"},
         {"x": "faults: [{never_done: {}, no_transport: {}}]"},
