@@ -157,7 +157,7 @@ class ErrorEvent(FaultBase):
 
 
 class NeverDone(FaultBase):
-    """A reply's done group, `response.done` included, is never sent; with a trigger only of replies that end after it."""
+    """A reply's done group, `response.done` included, is never sent; with a trigger of replies that end after it."""
 
     name: ClassVar[str] = "never_done"
     layer: ClassVar[Layer] = Layer.RESPONSE

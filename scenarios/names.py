@@ -1,6 +1,6 @@
 """Names that are defined elsewhere, kept here as data because scenarios import nothing of ours.
 
-A test keeps `DEADLINES` in step with `client.deadlines.Deadlines`.
+Tests keep them in step with the client and docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ DEADLINES: tuple[str, ...] = (
 METADATA_KEYS: frozenset[str] = frozenset(
     {
         "ack_timeout",
+        "anomalies",
         "clock",
+        "close",
+        "close_error",
         "close_timeout",
         "drain_timeout",
         "fps",
@@ -115,6 +118,7 @@ METADATA_KEYS: frozenset[str] = frozenset(
         "mix",
         "model",
         "pace",
+        "padding",
         "ref_audio_sha256",
         "response_done",
         "retry_count",
@@ -131,13 +135,22 @@ RUN_KEYS: frozenset[str] = frozenset(
     {
         "artifact_errors",
         "cancelled",
+        "completed",
         "duplex_retried_samples",
         "duplex_retry_count",
+        "duration",
+        "errors",
         "failed",
+        "finished",
         "omni_duplex_eval",
         "published",
         "requested",
+        "response_root",
+        "samples",
+        "settings",
         "skipped_finished",
+        "start_times",
+        "stopped",
     }
 )
 """Keys of a run's result (evaluation.md 19)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import subprocess
 import sys
@@ -15,7 +16,15 @@ import yaml
 from scenarios import Scenario, ScenarioError, load_catalogue, load_scenario, load_scenarios, select
 from scenarios import loader as loader_module
 from scenarios.faults import FAULTS
-from scenarios.names import CLIENT_EVENTS, DEADLINES, DIALECT_SPELLINGS, REQUIREMENTS, SERVER_EVENTS
+from scenarios.names import (
+    CLIENT_EVENTS,
+    DEADLINES,
+    DIALECT_SPELLINGS,
+    METADATA_KEYS,
+    REQUIREMENTS,
+    RUN_KEYS,
+    SERVER_EVENTS,
+)
 
 PROJECT = Path(__file__).resolve().parents[2]
 CATALOGUE = PROJECT / "scenarios" / "catalogue"
@@ -121,6 +130,16 @@ def test_deadline_names_are_those_of_the_client() -> None:
     from client.deadlines import Deadlines
 
     assert tuple(field.name for field in dataclasses.fields(Deadlines)) == DEADLINES
+
+
+def test_run_and_metadata_keys_are_those_of_the_client() -> None:
+    from client.generate import metadata_of
+    from client.run_result import RunResult
+
+    written = set(re.findall(r'^        "(\w+)":', inspect.getsource(metadata_of), flags=re.M))
+    assert len(written) > 15
+    assert written <= METADATA_KEYS
+    assert set(RunResult("", {}).to_json()) == RUN_KEYS
 
 
 def test_event_names_stand_in_the_protocol() -> None:

@@ -193,9 +193,6 @@ TABLE = {
         "both `on` and `at_s`",
         "one trigger",
     ),
-    "no trigger": Wrong(
-        "faults", "faults: [stop_reading]", "faults[0].stop_reading", "no trigger", "give `on`"
-    ),
     "a trigger too many": Wrong(
         "faults",
         "faults: [no_transport: {at_s: 1}]",
