@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,26 @@ def test_the_specification_lists_42_defects_once_each() -> None:
 
     assert len(ids) == 42
     assert len(set(ids)) == 42
+
+
+def mapped(package: str) -> set[str]:
+    """Modules and folders that architecture.md names in a package's part of the map; `dataset*.py` is a pattern."""
+    text = (DOCS / "architecture.md").read_text("utf-8").split("## The way of one unit")[0]
+    part = text.split(f"### {package}/")[1].split("### ")[0]
+    return set(re.findall(r"`([a-z_*]+(?:\.py|/))[^`]*`", part))
+
+
+@pytest.mark.parametrize("package", ["client", "scenarios", "mockserver", "conformance"])
+def test_the_map_names_every_module_and_no_other(package: str) -> None:
+    folder = PROJECT / package
+    here = {path.name for path in folder.glob("*.py") if not path.name.startswith("__")}
+    here |= {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    here |= {"catalogue/"} if (folder / "catalogue").is_dir() else set()
+
+    named = mapped(package)
+    missing = {name for name in here if not any(fnmatch(name, pattern) for pattern in named)}
+    gone = {pattern for pattern in named if not any(fnmatch(name, pattern) for name in here)}
+    assert (missing, gone) == (set(), set())
 
 
 def test_links_between_documents_lead_somewhere() -> None:
