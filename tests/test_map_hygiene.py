@@ -15,14 +15,13 @@ PACKAGES = ("client", "mockserver", "scenarios", "conformance")
 
 MODULE_LINES = 400
 FUNCTION_LINES = 60
-"""Longest function, its docstring not counted."""
+"""Longest body of a function, its docstring not counted (nor the options of a command in its signature)."""
 
 Rule = Callable[[ast.Module], Iterator[tuple[int, str]]]
 """A rule gives (line, what it saw) for each place that breaks it."""
 
 ALLOWED: dict[str, dict[str, str]] = {
     "broad except": {
-        "client/run.py: except Exception": "what a decoder raises costs that sample alone, and is told in full",
         "client/retry.py: except Exception": "any exception is its sample's failure (evaluation.md 14, row 14)",
         "mockserver/connection.py: except Exception": "the reader ends in exceptions of many kinds; each is noted",
         "conformance/runner.py": "a bug of ours becomes a harness error of its scenario, told with its stack",
@@ -172,10 +171,9 @@ def long_function(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        lines = (node.end_lineno or node.lineno) - node.lineno + 1
-        first = node.body[0]
-        if ast.get_docstring(node, clean=False) is not None:
-            lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+        documented = ast.get_docstring(node, clean=False) is not None
+        body = node.body[1:] if documented else node.body
+        lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
         if lines > FUNCTION_LINES:
             yield node.lineno, f"{node.name} has {lines} lines"
 
@@ -242,7 +240,8 @@ BREAKS = [
     ("hidden chance", "from random import randint\nrandint(1, 2)"),
     ("hidden chance", "import uuid\nuuid.uuid4()"),
     ("hidden chance", "import secrets"),
-    ("long function", "def f():\n" + "    x = 1\n" * 60),
+    ("long function", "def f():\n" + "    x = 1\n" * 61),
+    ("long function", 'def f():\n    """words"""\n' + "    x = 1\n" * 61),
 ]
 KEEPS = [
     ("broad except", "try:\n    f()\nexcept BaseException:\n    undo()\n    raise"),
@@ -254,6 +253,7 @@ KEEPS = [
     ("other clock", "event.time()\nrow.date"),
     ("loose wait", "import asyncio\nasync def f():\n    await asyncio.wait({t}, timeout=1)"),
     ("hidden chance", "import random\nrandom.Random(7).choice([1])"),
+    ("long function", "def f():\n" + "    x = 1\n" * 60),
     ("long function", 'def f():\n    """\n' + "words\n" * 80 + '    """\n    return 1'),
 ]
 
