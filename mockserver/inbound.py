@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mockserver import opening
 from mockserver.appends import read_append
 from mockserver.input_buffer import InputBuffer
 from mockserver.wire import Event, Received, Refusal
@@ -44,7 +45,7 @@ def session_update(session: ServerSession, event: Event, now_s: float) -> None:
     asked = event.get("session")
     if not isinstance(asked, dict):
         asked = {key: value for key, value in event.items() if key not in ("type", "event_id")}
-    session.update(asked)
+    opening.update(session, asked)
 
 
 def append(session: ServerSession, event: Event, now_s: float) -> None:

@@ -9,7 +9,8 @@ import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Literal
 
-from mockserver.capabilities import Config, capabilities, read_config, session_object
+from mockserver import opening
+from mockserver.capabilities import Config
 from mockserver.conversation import Conversation
 from mockserver.inbound import INPUT_HANDLERS, InputState
 from mockserver.input_buffer import Submission
@@ -36,8 +37,6 @@ from mockserver.wire import (
 
 OPENING_FRAME_S = 10.0
 """The first frame must have come by then (12.1)."""
-_TRUE = ("1", "true", "yes", "on")
-_FALSE = ("0", "false", "no", "off")
 _STATUS_REASONS = {"completed": "stop", "failed": "runtime_append_failed", "incomplete": "max_output_tokens"}
 
 
@@ -70,6 +69,7 @@ class ServerSession:
         self.dialect = profile.dialect
         self.query = query
         self.state: Literal["opening", "open", "deaf", "closed"] = "opening"
+        self.opened_by_default = False
         self.id = ""
         self.epoch = 0
         self.turn_id = 0
@@ -109,8 +109,8 @@ class ServerSession:
                 flat_error("unsupported", "realtime duplex is not enabled for this URL"), sequenced=False
             )
             self._end("unsupported")
-        elif self._autostarts and self.query.get("model"):
-            self._open_default()
+        elif opening.autostarts(self.query) and self.query.get("model"):
+            opening.open_default(self)
         return self._taken()
 
     def receive(self, text: str | bytes, now_s: float) -> list[Output]:
@@ -123,11 +123,11 @@ class ServerSession:
         event: Event = {}
         try:
             event = decode(text)
-            if self.state == "opening" and not self._open_by(event):
+            if self.state == "opening" and not opening.open_by(self, event):
                 return self._taken()
             self._handle(event, now_s)
         except Refusal as refusal:
-            self._refuse(refusal, event)
+            self.refuse(refusal, event)
         self.steps.advance(now_s)
         return self._taken()
 
@@ -198,6 +198,10 @@ class ServerSession:
         """Something for the journal."""
         self._out.append(output)
 
+    def new_session_id(self) -> str:
+        """An id for the session (0)."""
+        return f"duplex-{self._ids.getrandbits(128):032x}"
+
     def new_item_id(self) -> str:
         """An id for a user item (3.2)."""
         return f"item_{self._ids.getrandbits(128):032x}"
@@ -260,99 +264,6 @@ class ServerSession:
             self.emit({"type": "session.closed", "event": event})
         self._end(reason)
 
-    # -- opening
-
-    @property
-    def _autostarts(self) -> bool:
-        return (
-            self.query.get("autostart", "").lower() not in _FALSE
-            and self.query.get("resume", "").lower() not in _TRUE
-        )
-
-    def _open_by(self, event: Event) -> bool:
-        """The first frame: opens the session, or a default one first; false when the event is dealt with."""
-        name = event["type"]
-        if name == "session.update":
-            session = event.get("session") if isinstance(event.get("session"), dict) else event
-            assert isinstance(session, dict)
-            self.note_received(event)
-            model_in_query = bool(self.query.get("model"))
-            for violation in self.strict.url(self.query, autostarts=self._autostarts and model_in_query):
-                self.note(violation)
-            for violation in self.strict.session(session):
-                self.note(violation)
-            self._open(session, native_default=False, by_update=True)
-            return False
-        if name == "session.resume":
-            self.note_received(event)
-            raise Refusal(
-                "unsupported_session_resume", "this server does not resume", section="12.6", fatal=True
-            )
-        if not self._autostarts:
-            self.note_received(event)
-            raise Refusal(
-                "bad_event", f"the first event must be session.update, not {name}", section="4.1", fatal=True
-            )
-        self._open_default()
-        return self.state == "open"
-
-    def _open_default(self) -> None:
-        native = any(self.query.get(flag, "").lower() in _TRUE for flag in self.dialect.native_flags)
-        session: Event = {"id": self.query["session_id"]} if self.query.get("session_id") else {}
-        try:
-            self._open(session, native_default=native, by_update=False)
-        except Refusal as refusal:
-            self._refuse(refusal, {})
-
-    def _open(self, session: Event, *, native_default: bool, by_update: bool) -> None:
-        config = read_config(
-            session, dialect=self.dialect, query_model=self.query.get("model"), native_default=native_default
-        )
-        if "audio" in config.modalities and config.ref_audio is None and (config.native or by_update):
-            raise Refusal("ref_audio_required", "audio output needs ref_audio", section="4.1", fatal=True)
-        self.config = config
-        self.id = config.session_id or f"duplex-{self._ids.getrandbits(128):032x}"
-        self.state = "open"
-        self.emit({"type": "session.created", "session": self._session_object()}, sequenced=False)
-        if by_update:
-            self.emit({"type": "session.updated", "session": self._session_object()})
-
-    def _session_object(self) -> Event:
-        assert self.config is not None
-        response = self.response
-        state: Event = {
-            "id": self.id,
-            "turn_state": "idle" if response is None else "assistant_generating",
-            "epoch": self.epoch,
-            "turn_id": self.turn_id,
-            "active_request_id": None,
-            "active_response_id": None if response is None else response.id,
-            "active_response_turn_id": None if response is None else response.turn_id,
-            "playback": self.ledger.of(self.last_response_id).told(),
-        }
-        return session_object(self.config, state, capabilities(self.dialect, native=self.config.native))
-
-    def update(self, session: Event) -> None:
-        """A later `session.update` (4.5): refused whole, or merged and told."""
-        old = self.config
-        assert old is not None
-        for violation in self.strict.session(session):
-            self.note(violation)
-        new = read_config(
-            {**old.raw, **session}, dialect=self.dialect, query_model=old.model, native_default=old.native
-        )
-        if new.model != old.model:
-            raise Refusal("model_update_unsupported", "the model cannot be changed", section="4.1")
-        if new.ref_audio != old.ref_audio:
-            raise Refusal(
-                "ref_audio_update_unsupported", "the reference audio cannot be changed", section="4.1"
-            )
-        if new.raw.get("voice") != old.raw.get("voice") and self.input.appends:
-            raise Refusal("voice_update_after_audio_unsupported", "audio was appended", section="4.1")
-        new.native = old.native
-        self.config = new
-        self.emit({"type": "session.updated", "session": self._session_object()})
-
     # -- inside
 
     def note_received(self, event: Event) -> None:
@@ -377,10 +288,11 @@ class ServerSession:
             self.note_received(event)
         handler(self, event, now_s)
 
-    def _refuse(self, refusal: Refusal, event: Event) -> None:
+    def refuse(self, refusal: Refusal, event: Event) -> None:
+        """A client event is answered with an `error` (11); in the handshake some of them end the connection."""
         if not event:
             self._out.append(Received("(unreadable)", {"code": refusal.code}))
-        opening = self.state == "opening"
+        in_handshake = self.state == "opening"
         self._out.append(Violation(refusal.section, refusal.code, refusal.message))
         event_id = event.get("event_id") if refusal.echoes else None
         error = error_event(
@@ -389,8 +301,8 @@ class ServerSession:
             param=refusal.param,
             event_id=event_id if isinstance(event_id, str) else None,
         )
-        self.emit(error, sequenced=not opening)
-        handshake_ends = opening and (
+        self.emit(error, sequenced=not in_handshake)
+        handshake_ends = in_handshake and (
             refusal.fatal or refusal.code in ("invalid_json", "bad_event", "event_too_large")
         )
         if handshake_ends:

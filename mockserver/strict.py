@@ -59,21 +59,6 @@ class StrictReader:
         self._last_end_ms: float | None = None
         self._rate_hz: int | None = None
 
-    def url(self, query: Mapping[str, str], *, autostarts: bool) -> list[Violation]:
-        """A client that sends its own `session.update`: what was wrong with its URL (protocol.md 1.1)."""
-        found = []
-        if self._dialect.query_must_opt_in and query.get("duplex", "").lower() not in ("1", "true", "on"):
-            found.append(Violation("1.1", "duplex-missing", "the query has no duplex=1"))
-        if autostarts:
-            found.append(
-                Violation(
-                    "1.1",
-                    "autostart-not-disabled",
-                    "a model in the query and an own session.update need autostart=0",
-                )
-            )
-        return found
-
     def session(self, session: Event) -> list[Violation]:
         """The session object of a `session.update` (protocol.md 4.1, 4.3)."""
         extra = session.get("extra_body")
@@ -119,12 +104,11 @@ class StrictReader:
             )
         self._rate_hz = append.rate_hz
         end_ms = event.get("audio_end_ms")
-        if isinstance(end_ms, int | float):
-            if self._last_end_ms is not None and end_ms <= self._last_end_ms and append.samples >= 16:
+        if isinstance(end_ms, int | float) and not isinstance(end_ms, bool):
+            last_ms = self._last_end_ms
+            if last_ms is not None and end_ms <= last_ms and append.samples >= 16:
                 found.append(
-                    Violation(
-                        "5.1", "audio-end-not-rising", f"audio_end_ms {end_ms:g} after {self._last_end_ms:g}"
-                    )
+                    Violation("5.1", "audio-end-not-rising", f"audio_end_ms {end_ms:g} after {last_ms:g}")
                 )
             self._last_end_ms = end_ms
         if after_commit and append.audio and append.speech(event, silence_rms):
@@ -150,7 +134,7 @@ class StrictReader:
         response_id, item_id = event.get("response_id"), event.get("item_id")
         played = event.get("played_ms", event.get("audio_ms"))
         for key, value in (("played_ms", played), ("committed_ms", event.get("committed_ms", 0))):
-            if not _has_type(value, (int, float)) or value < 0:
+            if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
                 found.append(Violation("8.1", "ack-position", f"{key}: {value!r}"))
         for key, value in (("response_id", response_id), ("item_id", item_id)):
             if value is not None and type(value) is not str:

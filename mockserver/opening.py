@@ -1,0 +1,122 @@
+"""How a session opens, and how later updates change it (protocol.md 1.1, 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mockserver.capabilities import capabilities, read_config, session_object
+from mockserver.wire import Event, Refusal, Violation
+
+if TYPE_CHECKING:
+    from mockserver.session import ServerSession
+
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+
+
+def autostarts(query: Mapping[str, str]) -> bool:
+    """The URL does not rule out a default session (1.1)."""
+    return query.get("autostart", "").lower() not in _FALSE and query.get("resume", "").lower() not in _TRUE
+
+
+def open_by(session: ServerSession, event: Event) -> bool:
+    """The first frame opens the session, or a default one first; false when the event is dealt with.
+
+    Raises Refusal: the event is answered with an error.
+    """
+    name = event["type"]
+    if name == "session.update":
+        asked = event.get("session") if isinstance(event.get("session"), dict) else event
+        assert isinstance(asked, dict)
+        session.note_received(event)
+        for violation in session.strict.session(asked):
+            session.note(violation)
+        _open(session, asked, native_default=False, by_update=True)
+        return False
+    if name == "session.resume":
+        session.note_received(event)
+        raise Refusal("unsupported_session_resume", "this server does not resume", section="12.6", fatal=True)
+    if not autostarts(session.query):
+        session.note_received(event)
+        raise Refusal(
+            "bad_event", f"the first event must be session.update, not {name}", section="4.1", fatal=True
+        )
+    open_default(session)
+    return session.state == "open"
+
+
+def open_default(session: ServerSession) -> None:
+    """A session of the server's own, without `ref_audio`: native and refused at once, or generic (1.1)."""
+    native = any(session.query.get(flag, "").lower() in _TRUE for flag in session.dialect.native_flags)
+    asked: Event = {"id": session.query["session_id"]} if session.query.get("session_id") else {}
+    try:
+        _open(session, asked, native_default=native, by_update=False)
+        session.opened_by_default = True
+    except Refusal as refusal:
+        session.refuse(refusal, {"type": "session.update"})
+
+
+def update(session: ServerSession, asked: Event) -> None:
+    """A later `session.update` is refused whole, or merged and told (4.5).
+
+    Raises Refusal: nothing changed.
+    """
+    old = session.config
+    assert old is not None
+    if session.opened_by_default and session.query.get("model"):
+        session.opened_by_default = False  # told once
+        session.note(
+            Violation(
+                "1.1",
+                "autostart-not-disabled",
+                "a model in the query and an own session.update need autostart=0",
+            )
+        )
+    for violation in session.strict.session(asked):
+        session.note(violation)
+    new = read_config(
+        {**old.raw, **asked}, dialect=session.dialect, query_model=old.model, native_default=old.native
+    )
+    if new.model != old.model:
+        raise Refusal("model_update_unsupported", "the model cannot be changed", section="4.1")
+    if new.ref_audio != old.ref_audio:
+        raise Refusal("ref_audio_update_unsupported", "the reference audio cannot be changed", section="4.1")
+    if new.raw.get("voice") != old.raw.get("voice") and session.input.appends:
+        raise Refusal("voice_update_after_audio_unsupported", "audio was appended", section="4.1")
+    new.native = old.native
+    session.config = new
+    session.emit({"type": "session.updated", "session": _told(session)})
+
+
+def _open(session: ServerSession, asked: Event, *, native_default: bool, by_update: bool) -> None:
+    config = read_config(
+        asked,
+        dialect=session.dialect,
+        query_model=session.query.get("model"),
+        native_default=native_default,
+    )
+    if "audio" in config.modalities and config.ref_audio is None and (config.native or by_update):
+        raise Refusal("ref_audio_required", "audio output needs ref_audio", section="4.1", fatal=True)
+    session.config = config
+    session.id = config.session_id or session.new_session_id()
+    session.state = "open"
+    session.emit({"type": "session.created", "session": _told(session)}, sequenced=False)
+    if by_update:
+        session.emit({"type": "session.updated", "session": _told(session)})
+
+
+def _told(session: ServerSession) -> Event:
+    assert session.config is not None
+    response = session.response
+    state: Event = {
+        "id": session.id,
+        "turn_state": "idle" if response is None else "assistant_generating",
+        "epoch": session.epoch,
+        "turn_id": session.turn_id,
+        "active_request_id": None,
+        "active_response_id": None if response is None else response.id,
+        "active_response_turn_id": None if response is None else response.turn_id,
+        "playback": session.ledger.of(session.last_response_id).told(),
+    }
+    return session_object(session.config, state, capabilities(session.dialect, native=session.config.native))
