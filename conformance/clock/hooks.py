@@ -2,6 +2,8 @@
 
 import asyncio
 import concurrent.futures
+import contextvars
+import functools
 import socket
 import weakref
 from collections.abc import Callable
@@ -10,6 +12,14 @@ from typing import Any, TypeVar
 from conformance.clock.tasks import SIDE, Side, install_task_factory
 
 T = TypeVar("T")
+
+
+def _job_name(func: Callable[..., Any]) -> str:
+    """The function that a job runs; `to_thread` wraps it in the call of a context."""
+    while isinstance(func, functools.partial):
+        wraps_another = isinstance(getattr(func.func, "__self__", None), contextvars.Context)
+        func = func.args[0] if wraps_another else func.func
+    return getattr(func, "__qualname__", repr(func))
 
 
 class HookedLoop(asyncio.SelectorEventLoop):
@@ -21,7 +31,7 @@ class HookedLoop(asyncio.SelectorEventLoop):
         """SO_SNDBUF of sockets connected from now on (bytes; the kernel doubles it); None: the default."""
         self.on_connect: Callable[[socket.socket], None] | None = None
         """Called in the task that connects, in the same step as connect(): the local port is known, and no
-        callback of the accepting side has run yet."""
+        callback of the accepting side has run yet. (Whether the connection will be refused is not known.)"""
         self._jobs: dict[concurrent.futures.Future[Any], str] = {}
         self._made: weakref.WeakKeyDictionary[asyncio.BaseTransport, Side] = weakref.WeakKeyDictionary()
         # One thread: two jobs never race, so their order is the same in every run.
@@ -46,7 +56,7 @@ class HookedLoop(asyncio.SelectorEventLoop):
         than there are.
         """
         super()._sock_connect(fut, sock, address)  # type: ignore[misc]
-        if fut.done() and fut.exception() is not None:
+        if fut.done() and fut.exception() is not None:  # no route, no port left
             return
         self._connecting(fut, sock, address)
         if self.on_connect is not None:
@@ -91,7 +101,7 @@ class HookedLoop(asyncio.SelectorEventLoop):
         future = asyncio.wrap_future(job, loop=self)
         # In this order: the job counts as ended only after its result has been handed to the loop. The other
         # way round the clock could jump between the two.
-        self._jobs[job] = getattr(func, "__qualname__", repr(func))
+        self._jobs[job] = _job_name(func)
         self.job_started()
         job.add_done_callback(self._job_ended_in_thread)
         return future

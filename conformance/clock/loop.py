@@ -73,11 +73,7 @@ class VirtualLoop(HookedLoop):
             network_cap_s: real seconds to wait for bytes on their way.
         Raises ValueError: start_s is not whole, not positive, or 1e7 and more.
         """
-        if not (0 < start_s < LATEST_START_S and float(start_s).is_integer()):
-            raise ValueError(
-                f"start_s: wanted a whole number between 0 and {LATEST_START_S:g}, got {start_s!r}"
-            )
-        self._now_s = float(start_s)
+        self._now_s = start_s = float(start_s)
         self._poller = RestingSelector(self._select)
         self._network = Network(self._poller.reading.__contains__, self._poller.writing.__contains__)
         self._holds: dict[int, str] = {}
@@ -100,6 +96,9 @@ class VirtualLoop(HookedLoop):
         self.on_timers_empty: Callable[[], None] | None = None
         self.on_livelock: Callable[[Livelock], None] | None = None
         super().__init__(self._poller)
+        if not (0 < start_s < LATEST_START_S and start_s.is_integer()):
+            self.close()  # checked here because asyncio warns of a loop that was made by half
+            raise ValueError(f"start_s: wanted a whole number from 1 to {LATEST_START_S:g}, got {start_s!r}")
         self._clock_moved()
         self._set_resolution()
 

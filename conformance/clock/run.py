@@ -1,7 +1,7 @@
 """Run one coroutine on a fresh virtual loop, and end a loop in bounded time whatever its tasks do."""
 
 import asyncio
-import time
+import concurrent.futures
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -13,8 +13,6 @@ T = TypeVar("T")
 
 _ROUNDS = 3
 """How often a task is cancelled at the end: one that swallows its first cancellation ends with the second."""
-_REAL_S = 2.0
-"""Real seconds that one round may cost on the virtual clock, where `grace_s` passes in no time."""
 
 
 class ClockError(RuntimeError):
@@ -113,13 +111,14 @@ def _run_main(loop: VirtualLoop, main: Callable[[], Coroutine[Any, Any, T]]) -> 
     return task.result()
 
 
-def close_loop(loop: HookedLoop, grace_s: float = 5.0) -> list[str]:
+def close_loop(loop: HookedLoop, grace_s: float = 5.0, *, real_s: float = 2.0) -> list[str]:
     """End the loop in bounded time: cancel tasks, end async generators and jobs, abort transports, close.
 
     Args:
         loop: one of ours, not running; already closed is fine.
-        grace_s: how long cancelled tasks may take altogether (seconds of the loop's own clock; on the virtual
-            clock real time is bounded apart, by 2 s a round).
+        grace_s: how long cancelled tasks may take altogether (seconds of the loop's own clock).
+        real_s: real seconds that a task may spin, and a job may go on (on the virtual clock `grace_s` passes in
+            no time, or, while a task spins, never).
     Returns: what would not end: tasks (abandoned, so that nothing more is said of them) and executor jobs.
     Raises RuntimeError: the loop is running.
     Source: design.md section 4, rule 5.
@@ -128,6 +127,10 @@ def close_loop(loop: HookedLoop, grace_s: float = 5.0) -> list[str]:
         raise RuntimeError("close_loop: the loop is running")
     if loop.is_closed():
         return []
+    if isinstance(loop, VirtualLoop):
+        loop.limit_standstill(real_s / _ROUNDS)
+        loop.on_timers_empty = None
+        loop.on_livelock = lambda _: loop.stop()
     for _ in range(_ROUNDS):
         tasks = tasks_of(loop)
         if not tasks:
@@ -142,7 +145,7 @@ def close_loop(loop: HookedLoop, grace_s: float = 5.0) -> list[str]:
             transport.abort()
     _run_until_done(loop, [loop.create_task(asyncio.sleep(0), name="transports")], grace_s / _ROUNDS)
     left = _abandon(tasks_of(loop))
-    left += _end_jobs(loop, min(grace_s, _REAL_S))
+    left += _end_jobs(loop, real_s)
     loop.close()
     return left
 
@@ -160,12 +163,7 @@ def _run_until_done(loop: HookedLoop, tasks: list[asyncio.Task[Any]], grace_s: f
     for task in tasks:
         task.add_done_callback(one_done)
     timer = loop.call_later(grace_s, loop.stop)
-    if isinstance(loop, VirtualLoop):
-        # A task that spins keeps the clock, and with it the timer, from moving.
-        loop.limit_standstill(_REAL_S)
-        loop.on_timers_empty = None
-        loop.on_livelock = lambda _: loop.stop()
-    loop.run_forever()
+    loop.run_forever()  # on_livelock stops it as well: a task that spins keeps the timer from ever being due
     timer.cancel()
     for task in tasks:
         task.remove_done_callback(one_done)
@@ -183,10 +181,5 @@ def _abandon(tasks: list[asyncio.Task[Any]]) -> list[str]:
 def _end_jobs(loop: HookedLoop, real_s: float) -> list[str]:
     """Wait for running jobs, drop the others; a thread cannot be stopped, so what runs on is named."""
     loop.executor.shutdown(wait=False, cancel_futures=True)
-    until = time.monotonic() + real_s
-    for job in loop.job_futures():
-        try:
-            job.exception(timeout=max(0.0, until - time.monotonic()))
-        except (TimeoutError, asyncio.CancelledError):
-            pass
+    concurrent.futures.wait(loop.job_futures(), timeout=real_s)
     return [f"executor job {what}" for what in loop.jobs]
