@@ -149,6 +149,9 @@ def generate(
         raise typer.Exit(_run(chosen, settings, as_json))
     except (DatasetError, MediaError, RunError) as error:
         _refuse(str(error))
+    except KeyboardInterrupt:
+        _complain("interrupted before a sample was run")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _run(chosen: Dataset, settings: RunSettings, as_json: bool) -> int:
@@ -174,7 +177,7 @@ def _run(chosen: Dataset, settings: RunSettings, as_json: bool) -> int:
         _complain(run.result.stopped)
         return SERVER_AWAY
     unfinished = run.result.failed + run.result.cancelled + len(chosen.refused)
-    return SAMPLE_FAILED if unfinished else OK
+    return SAMPLE_FAILED if unfinished or run.result.artifact_errors else OK
 
 
 class _Planned:
