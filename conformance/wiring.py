@@ -57,15 +57,15 @@ class Wiring:
             self._attempts[port] = attempt
 
     def identify(self, peer: tuple[str, int]) -> Attempt | None:
-        """(split, id, attempt) of a connection by the client's address."""
+        """(split, id, attempt) of a connection by the client's address; asked once a connection, in their order."""
+        self._ports[len(self._ports) + 1] = peer[1]
         return self._attempts.get(peer[1])
 
     def on_journal(self, entry: Entry) -> None:
         """Everything the server saw and did, as it happens."""
         if entry.kind == "open":
-            port = int(entry.data["port"])
-            self._ports[entry.connection] = port
-            self._names[entry.connection] = session_name(self._attempts.get(port), entry.connection)
+            attempt = self._attempts.get(self._ports[entry.connection])
+            self._names[entry.connection] = session_name(attempt, entry.connection)
         side = "fault" if entry.kind == "fault" else "server"
         what = entry.name if entry.kind == "fault" else f"{entry.kind} {entry.name}"
         self._recorder.add(self._names.get(entry.connection, ""), side, what, entry.data)
@@ -104,8 +104,9 @@ class Wiring:
 
     def _watch(self, entry: Entry) -> None:
         assert self.server is not None
-        run = self.server.fault_run(entry.connection, int(entry.data["index"]))
-        fault = run.fault
+        index = int(entry.data["index"])
+        run = next(r for r in self.server.fault_runs if (r.connection, r.index) == (entry.connection, index))
+        fault = run.spec
         if not isinstance(fault, StopReading) or fault.proof != "write_blocked":
             return
         sock = self._sockets.get(self._ports.get(entry.connection, -1))
@@ -116,6 +117,7 @@ class Wiring:
         witness.start()
 
     def _transport_of(self, sock: socket.socket) -> asyncio.WriteTransport | None:
-        # The loop's own table from descriptor to transport: the only place that knows both, the same since Python 3.4.
-        transports: Mapping[int, asyncio.WriteTransport] = self._loop._transports  # type: ignore[union-attr]
-        return transports.get(sock.fileno())
+        for transport in self._loop.open_transports("client"):
+            if transport.get_extra_info("socket").fileno() == sock.fileno():
+                return transport if isinstance(transport, asyncio.WriteTransport) else None
+        return None

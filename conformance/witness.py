@@ -17,7 +17,7 @@ PENDING_FOR_S = 1.0
 class StallWitness:
     """Watches one client socket from the moment its peer stopped reading.
 
-    Bytes wait in user space above the transport's high-water mark, so that a write of the client is pending,
+    Bytes wait in user space and the transport has paused its writer, so that a write of the client is pending,
     and the peer acknowledged nothing, over more than a second: that is observed, and nothing less.
     """
 
@@ -52,11 +52,15 @@ class StallWitness:
             return
         acked = bytes_acked(self._sock)
         buffered = transport.get_write_buffer_size()
-        blocked = buffered > transport.get_write_buffer_limits()[1]
-        if not blocked or acked != self._acked_before:
+        # A transport that was filled above its high-water mark keeps its writer waiting until it is below the low one;
+        # only its private flag says which of the two holds between the marks.
+        blocked = buffered > 0 and getattr(
+            transport, "_protocol_paused", buffered > transport.get_write_buffer_limits()[1]
+        )
+        if not blocked or acked != self._acked_before or self._since_s is None:
             self._since_s = loop.time() if blocked else None
             self._acked_before = acked
-        elif self._since_s is not None and loop.time() - self._since_s >= PENDING_FOR_S:
+        elif loop.time() - self._since_s >= PENDING_FOR_S:
             self._observed(
                 {
                     "proof": "write_blocked",
