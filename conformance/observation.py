@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ class SampleFacts:
     retry_count: int | None
     error: str
     latency_s: float | None
-    metadata: dict[str, Any] | None
+    metadata: Mapping[str, Any] | None
     """`<id>.meta.json`; None when there is none."""
     sentences: list[dict[str, Any]] | None
     """`<id>.json`; None when there is none."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import signal
 import sys
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+
+import orjson
 
 from mockserver.app import MockServer
 
 from conformance.exits import Exit
 from conformance.options import ConfigurationError
 from conformance.targets.mock import server_faults
-from mockserver.journal import Journal
+from mockserver.journal import Entry, Journal
 from mockserver.profiles import PROFILES
 from scenarios import load_catalogue, select
 from scenarios.faults import FaultBase
@@ -58,6 +63,10 @@ def serve_until_stopped(
     return asyncio.run(_serve(profile, replies, faults, decision_ms, host, port, journal, seed))
 
 
+def _write_line(file: io.FileIO, entry: Entry) -> None:
+    file.write(orjson.dumps(asdict(entry), default=str) + b"\n")
+
+
 async def _serve(
     profile: str,
     replies: list[Reply],
@@ -75,7 +84,7 @@ async def _serve(
     journal = Journal()
     file = journal_path.open("ab", buffering=0) if journal_path is not None else None
     if file is not None:
-        journal.sink = lambda entry: file.write(entry.to_line())
+        journal.sink = partial(_write_line, file)
     server = MockServer(
         profile=profile,
         replies=replies,

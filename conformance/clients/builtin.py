@@ -70,7 +70,7 @@ def _prepare(spec: SampleSpec, options: RunOptions) -> Prepared:
 
 def _prepare_from_dataset(clip: Clip, options: RunOptions) -> Prepared:
     from client.dataset import load_dataset
-    from client.media import prepare_sample
+    from client.input_errors import DatasetError, MediaError
 
     folder = options.datasets.get(clip.dataset or "")
     if folder is None:
@@ -78,10 +78,13 @@ def _prepare_from_dataset(clip: Clip, options: RunOptions) -> Prepared:
         raise ConfigurationError(
             f"dataset {clip.dataset!r} is not known here; known: {known}; give --dataset NAME=PATH"
         )
-    loaded = load_dataset(folder, split=clip.split, ids=[clip.id or ""])
-    if not loaded.samples:
-        raise ConfigurationError(f"{folder}: no sample {clip.split}/{clip.id}")
-    return prepare_sample(loaded.samples[0])
+    try:
+        loaded = load_dataset(folder, split=clip.split, ids=[clip.id or ""])
+        if not loaded.samples:
+            raise ConfigurationError(f"{folder}: no sample {clip.split}/{clip.id}")
+        return loaded.samples[0].prepare()
+    except (DatasetError, MediaError) as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def reference_voice(options: RunOptions) -> ReferenceVoice:

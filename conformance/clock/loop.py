@@ -198,6 +198,10 @@ class VirtualLoop(HookedLoop):
             self._clock_moved()
 
     def _timers_empty(self) -> Events:
+        if self.held:  # overrun, and still the only one that can go on
+            events = self._look(self._hold_cap_s)
+            if events:
+                return events
         if self.on_timers_empty is not None and not self._empty_told:
             self._empty_told = True
             # Not called from here: what it raises belongs to the exception handler, never to run_forever.

@@ -13,6 +13,8 @@ from conformance.seams.no_transport import NoTransportSeam
 from conformance.seams.swallow_cancellation import SwallowCancellationSeam
 from scenarios.faults import FaultBase, Layer, NoTransport, SwallowCancellation
 
+__all__ = ["SEAMS", "Seam", "SeamContext", "build_seams"]
+
 SEAMS: tuple[str, ...] = (SwallowCancellation.name, NoTransport.name)
 """Names of the seams that have a file here."""
 
