@@ -129,7 +129,7 @@ METADATA_KEYS: frozenset[str] = frozenset(
         "unit_ms",
     }
 )
-"""Keys of a sample's metadata (evaluation.md 12.1; `stream_timeout` and `late_sentences` are ours)."""
+"""Keys of a sample's metadata (evaluation.md 12.1) and what our client adds."""
 
 RUN_KEYS: frozenset[str] = frozenset(
     {
