@@ -111,7 +111,11 @@ class Peer:
     """A server with one handler a client event. `on` replaces handlers by event type."""
 
     def __init__(
-        self, *, reply: Reply | None = Reply(), on: dict[str, Handler] | None = None, rcvbuf: int | None = None
+        self,
+        *,
+        reply: Reply | None = Reply(),
+        on: dict[str, Handler] | None = None,
+        rcvbuf: int | None = None,
     ) -> None:
         self.reply = reply
         self.on: dict[str, Handler] = {**DEFAULT, **(on or {})}
@@ -126,7 +130,9 @@ class Peer:
         if self.rcvbuf:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.rcvbuf)
         listener.bind(("127.0.0.1", 0))
-        async with serve(self._serve, sock=listener, compression=None, ping_interval=None, close_timeout=1) as server:
+        async with serve(
+            self._serve, sock=listener, compression=None, ping_interval=None, close_timeout=1
+        ) as server:
             port = server.sockets[0].getsockname()[1]
             self.url = f"ws://127.0.0.1:{port}/v1/realtime"
             try:

@@ -130,7 +130,9 @@ BAD_NAMES = ["", ".", "..", "a/b", "a\\b", "a\0b", "/etc", "../x", "x" * 241, "\
 
 @pytest.mark.parametrize("bad", BAD_NAMES)
 @pytest.mark.parametrize("place", ["split", "id"])
-def test_name_that_is_no_single_component_is_refused_before_any_directory(tmp_path: Path, bad: str, place: str) -> None:
+def test_name_that_is_no_single_component_is_refused_before_any_directory(
+    tmp_path: Path, bad: str, place: str
+) -> None:
     pair = (bad, "1") if place == "split" else ("S", bad)
 
     with pytest.raises(UnsafePathError, match=place):
@@ -157,7 +159,9 @@ def test_colliding_files_are_refused(tmp_path: Path, samples: list[tuple[str, st
 
 
 def test_same_id_in_two_splits_is_fine(tmp_path: Path) -> None:
-    check_paths(tmp_path, [("RTD_OCR", "1"), ("RTD_Omni", "1"), ("RTD_Omni", "x.attempt-1"), ("RTD_Omni", "x")])
+    check_paths(
+        tmp_path, [("RTD_OCR", "1"), ("RTD_Omni", "1"), ("RTD_Omni", "x.attempt-1"), ("RTD_Omni", "x")]
+    )
 
 
 def test_every_written_path_is_one_that_check_paths_knows(tmp_path: Path) -> None:

@@ -78,7 +78,11 @@ def test_expiry_cancels_and_names_the_wait() -> None:
         with pytest.raises(DeadlineExceeded, match=r"^session\.created: 20\.0 s passed$") as caught:
             await bounded("session.created", asyncio.sleep(100), 20)
         assert isinstance(caught.value, TimeoutError)
-        assert (caught.value.what, caught.value.seconds, caught.value.state) == ("session.created", 20, "unwound")
+        assert (caught.value.what, caught.value.seconds, caught.value.state) == (
+            "session.created",
+            20,
+            "unwound",
+        )
         assert now_s() - began_s == pytest.approx(20)
 
     run_virtual(main)
@@ -188,7 +192,9 @@ def test_outer_expiry_cancels_the_inner_wait() -> None:
 
 
 @pytest.mark.parametrize("run", [run_virtual, lambda main: asyncio.run(main())], ids=["virtual", "real"])
-def test_equal_deadlines_report_the_outer_one(run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]) -> None:
+def test_equal_deadlines_report_the_outer_one(
+    run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
+) -> None:
     async def main() -> None:
         with pytest.raises(DeadlineExceeded, match="^outer"):
             await bounded("outer", bounded("inner", asyncio.sleep(9), 0.02), 0.02)

@@ -23,7 +23,11 @@ VERDICTS: list[tuple[str, list[SocketSample], str]] = [
     ("acknowledged meanwhile", [sample(0, 9, 9, 9), sample(20, 9, 9, 10)], "peer was reading"),
     ("nothing pending", [sample(0, 0, 0, 9), sample(20, 0, 0, 9)], "unknown"),
     ("too near each other", [sample(0, 9, 9, 9), sample(0.5, 9, 9, 9)], "unknown"),
-    ("near ones and a far one", [sample(0, 9, 9, 9), sample(9.5, 9, 9, 9), sample(10, 9, 9, 9)], "peer stopped reading"),
+    (
+        "near ones and a far one",
+        [sample(0, 9, 9, 9), sample(9.5, 9, 9, 9), sample(10, 9, 9, 9)],
+        "peer stopped reading",
+    ),
     ("kernel says nothing", [sample(0, 9, None, None), sample(20, 9, None, None)], "unknown"),
     ("transport hidden", [sample(0, None, None, None), sample(20, None, None, None)], "unknown"),
 ]

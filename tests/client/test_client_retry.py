@@ -39,7 +39,17 @@ def result(**facts: Any) -> SampleResult:
     completed = sum(r.status == "completed" for r in responses)
     timeouts = {key: base[key] for key in ("drain_timeout", "close_timeout", "stream_timeout", "broken")}
     return SampleResult(
-        "S", "1", [], {}, base["server_errors"], errors, done, completed, ack_timeout=ack, responses=responses, **timeouts
+        "S",
+        "1",
+        [],
+        {},
+        base["server_errors"],
+        errors,
+        done,
+        completed,
+        ack_timeout=ack,
+        responses=responses,
+        **timeouts,
     )
 
 
@@ -63,8 +73,20 @@ ROWS: list[tuple[int, str, SampleResult | Exception, str, str]] = [
     (6, "drain timed out alone", result(done=False, drain=DRAIN, responses=OPEN), "retry", DRAIN),
     (6, "stuck append alone", result(done=False, stream=STREAM, responses=OPEN), "retry", STREAM),
     (7, "close timed out alone", result(done=False, close=CLOSE, responses=[]), "retry", CLOSE),
-    (7, "drain and close", result(done=False, drain=DRAIN, close=CLOSE, responses=OPEN), "retry", f"{DRAIN}; {CLOSE}"),
-    (7, "stuck append and close", result(done=False, stream=STREAM, close=CLOSE), "fail", f"{STREAM}; {CLOSE}"),
+    (
+        7,
+        "drain and close",
+        result(done=False, drain=DRAIN, close=CLOSE, responses=OPEN),
+        "retry",
+        f"{DRAIN}; {CLOSE}",
+    ),
+    (
+        7,
+        "stuck append and close",
+        result(done=False, stream=STREAM, close=CLOSE),
+        "fail",
+        f"{STREAM}; {CLOSE}",
+    ),
     (8, "drain and ack", result(done=False, drain=DRAIN, ack=ACK, responses=OPEN), "retry", DRAIN),
     (
         9,
@@ -87,10 +109,28 @@ ROWS: list[tuple[int, str, SampleResult | Exception, str, str]] = [
         "fail",
         f"{DRAIN}; response r1 ended incomplete (max_output_tokens)",
     ),
-    (10, "drain, cancelled by the server", result(done=False, drain=DRAIN, responses=[response("cancelled")]), "fail", ""),
+    (
+        10,
+        "drain, cancelled by the server",
+        result(done=False, drain=DRAIN, responses=[response("cancelled")]),
+        "fail",
+        "",
+    ),
     (11, "only listened", result(done=False, responses=[]), "fail", "no completed response"),
-    (12, "request deadline", DeadlineExceeded("request", 400, "unwound"), "retry", "per-request timeout: request: 400.0 s"),
-    (13, "handshake", DeadlineExceeded("session.created", 20, "unwound"), "retry", "session.created: 20.0 s passed"),
+    (
+        12,
+        "request deadline",
+        DeadlineExceeded("request", 400, "unwound"),
+        "retry",
+        "per-request timeout: request: 400.0 s",
+    ),
+    (
+        13,
+        "handshake",
+        DeadlineExceeded("session.created", 20, "unwound"),
+        "retry",
+        "session.created: 20.0 s passed",
+    ),
     (13, "bare TimeoutError", TimeoutError(), "retry", "TimeoutError"),
     (14, "refused", ConnectionRefusedError(111, "refused"), "fail", "ConnectionRefusedError: "),
     (14, "bad input", ValueError("no audio"), "fail", "ValueError: no audio"),
@@ -106,7 +146,9 @@ ROWS: list[tuple[int, str, SampleResult | Exception, str, str]] = [
 
 @pytest.mark.parametrize("attempt", [1, 2])
 @pytest.mark.parametrize(
-    ("row", "outcome", "action", "reason"), [(r[0], *r[2:]) for r in ROWS], ids=[f"{r[0]} {r[1]}" for r in ROWS]
+    ("row", "outcome", "action", "reason"),
+    [(r[0], *r[2:]) for r in ROWS],
+    ids=[f"{r[0]} {r[1]}" for r in ROWS],
 )
 def test_gate(row: int, outcome: Any, action: str, reason: str, attempt: int) -> None:
     error, result_ = (outcome, None) if isinstance(outcome, Exception) else (None, outcome)
@@ -125,7 +167,9 @@ def test_gate(row: int, outcome: Any, action: str, reason: str, attempt: int) ->
 
 
 def test_every_row_of_the_table_is_here_or_in_the_integration_tests() -> None:
-    assert {row[0] for row in ROWS} == set(range(1, 15))  # 15 (cancellation) and 16 (second attempt) are not results
+    assert {row[0] for row in ROWS} == set(
+        range(1, 15)
+    )  # 15 (cancellation) and 16 (second attempt) are not results
 
 
 def test_unfinished_response_is_an_entry_only_without_a_timeout_that_explains_it() -> None:
@@ -143,14 +187,21 @@ def test_cancelled_answer_to_our_own_close_is_no_reported_error() -> None:
 
 def test_order_of_the_entries() -> None:
     everything = result(
-        done=False, server_errors=["e: x"], drain=DRAIN, close=CLOSE, responses=[response("failed")], broken="Lost: y"
+        done=False,
+        server_errors=["e: x"],
+        drain=DRAIN,
+        close=CLOSE,
+        responses=[response("failed")],
+        broken="Lost: y",
     )
 
     assert everything.errors == ["e: x", DRAIN, CLOSE, "response r1 ended failed", "Lost: y"]
 
 
 def test_reported_errors_are_compared_as_whole_entries() -> None:
-    quoted = replace(result(done=False, drain=DRAIN, responses=[]), errors=[f"{DRAIN} said the server", DRAIN])
+    quoted = replace(
+        result(done=False, drain=DRAIN, responses=[]), errors=[f"{DRAIN} said the server", DRAIN]
+    )
 
     assert reported_errors(quoted) == [f"{DRAIN} said the server"]
 

@@ -66,7 +66,11 @@ COMPLETION: list[tuple[str, list[Any], str | None]] = [
     ("deferred: the earlier reply decides nothing", [created(), COMMIT, DEFERRED, done()], DECISION_AWAITED),
     ("deferred: the next reply does", [created(), COMMIT, DEFERRED, done(), created("r2"), done("r2")], None),
     ("one of two open", [created(), COMMIT, COMMITTED, created("r2"), done("r2")], DONE_AWAITED),
-    ("done twice closes one", [created(), created("r2"), COMMIT, COMMITTED, done("r2"), done("r2")], DONE_AWAITED),
+    (
+        "done twice closes one",
+        [created(), created("r2"), COMMIT, COMMITTED, done("r2"), done("r2")],
+        DONE_AWAITED,
+    ),
     ("created twice opens one", [COMMIT, COMMITTED, created(), created(), done()], None),
     ("done of a stranger", [COMMIT, COMMITTED, created(), listen(), done("r9")], DONE_AWAITED),
     (
@@ -88,7 +92,9 @@ def fed(steps: list[Any]) -> ClientSession:
     return session
 
 
-@pytest.mark.parametrize(("steps", "awaited"), [row[1:] for row in COMPLETION], ids=[row[0] for row in COMPLETION])
+@pytest.mark.parametrize(
+    ("steps", "awaited"), [row[1:] for row in COMPLETION], ids=[row[0] for row in COMPLETION]
+)
 def test_what_is_awaited(steps: list[Any], awaited: str | None) -> None:
     session = fed(steps)
 
@@ -107,7 +113,9 @@ def test_no_padding_before_the_commit_or_after_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [listen(), BUFFERING, text("x"), audio("AAAA"), created("r2"), text("x", None)], ids=lambda e: e["type"]
+    "event",
+    [listen(), BUFFERING, text("x"), audio("AAAA"), created("r2"), text("x", None)],
+    ids=lambda e: e["type"],
 )
 def test_activity_starts_the_quiet_anew(event: dict[str, Any]) -> None:
     session = fed([COMMIT, COMMITTED, created(), done(), listen()])
@@ -119,7 +127,9 @@ def test_activity_starts_the_quiet_anew(event: dict[str, Any]) -> None:
     assert session.settles_at_s() == 110.0 + SETTLE_S
 
 
-@pytest.mark.parametrize("name", ["playback.acknowledged", "rate_limits.updated", "session.updated", "brand.new"])
+@pytest.mark.parametrize(
+    "name", ["playback.acknowledged", "rate_limits.updated", "session.updated", "brand.new"]
+)
 def test_what_is_no_activity_leaves_the_quiet_alone(name: str) -> None:
     session = fed([COMMIT, COMMITTED, listen()])
     session.receive({"type": name}, 110.0)
@@ -135,7 +145,11 @@ def test_new_response_after_the_end_resumes_padding() -> None:
 
 
 LATE: list[tuple[str, list[Any], bool]] = [
-    ("after the decision, with a reply completed", [created(), COMMIT, COMMITTED, done(), created("r2")], True),
+    (
+        "after the decision, with a reply completed",
+        [created(), COMMIT, COMMITTED, done(), created("r2")],
+        True,
+    ),
     ("answers the commit's residual", [created(), done(), COMMIT, COMMITTED, created("r2")], False),
     ("first reply of the session", [COMMIT, COMMITTED, listen(), created("r2")], False),
     ("an earlier reply still open", [created(), COMMIT, COMMITTED, listen(), created("r2")], False),
@@ -180,7 +194,9 @@ def test_acks_count_what_was_received() -> None:
 
 
 def test_rate_of_a_delta_holds_for_later_responses() -> None:
-    session = fed([created("a"), audio(b64(32_000), "a", sample_rate_hz=16_000), created("b"), audio(b64(3200), "b")])
+    session = fed(
+        [created("a"), audio(b64(32_000), "a", sample_rate_hz=16_000), created("b"), audio(b64(3200), "b")]
+    )
 
     assert session.acks() == [("a", 1000), ("b", 100)]
     assert session.output_rate_hz == 16_000
@@ -200,13 +216,20 @@ DAMAGE: list[tuple[str, list[Any], str, int]] = [
     ),
     ("after done", [created(), done(), audio(b64(4)), text(" extra")], "delta_after_done", 0),
     ("of nobody", [created(), audio(b64(4), "r9")], "delta_of_unknown_response", 0),
-    ("other family", [created(), audio(b64(4)), audio(b64(4), name="response.output_audio.delta")], "second_event_family", 4),
+    (
+        "other family",
+        [created(), audio(b64(4)), audio(b64(4), name="response.output_audio.delta")],
+        "second_event_family",
+        4,
+    ),
     ("same journal position", [{**created(), "server_event_seq": 4}] * 2, "duplicate_event", 0),
     ("same event id", [created(), *[{**audio(b64(4)), "event_id": "e"}] * 2], "duplicate_event", 4),
 ]
 
 
-@pytest.mark.parametrize(("steps", "anomaly", "size"), [row[1:] for row in DAMAGE], ids=[row[0] for row in DAMAGE])
+@pytest.mark.parametrize(
+    ("steps", "anomaly", "size"), [row[1:] for row in DAMAGE], ids=[row[0] for row in DAMAGE]
+)
 def test_damage_is_counted_and_costs_only_itself(steps: list[Any], anomaly: str, size: int) -> None:
     session = fed(steps)
 
@@ -241,7 +264,9 @@ def test_error_before_session_created_refuses_the_session() -> None:
     assert session.server_errors == ["ref_audio_required: no voice"]
 
 
-@pytest.mark.parametrize("shape", [{"error": {"code": "playback_ack_too_late"}}, {"code": "playback_ack_too_late"}])
+@pytest.mark.parametrize(
+    "shape", [{"error": {"code": "playback_ack_too_late"}}, {"code": "playback_ack_too_late"}]
+)
 def test_ack_that_came_too_late_is_tolerated(shape: dict[str, Any]) -> None:
     session = fed([{"type": "session.created"}, {"type": "error", **shape}])
 
@@ -259,7 +284,10 @@ def test_empty_commit_is_known_to_be_refused() -> None:
 @pytest.mark.parametrize(
     ("event", "why"),
     [
-        ({"type": "session.closed", "event": {"reason": "timeout"}}, "session.closed by the server (timeout)"),
+        (
+            {"type": "session.closed", "event": {"reason": "timeout"}},
+            "session.closed by the server (timeout)",
+        ),
         ({"type": "session.expired", "reason": "idle_ttl_expired"}, "session.expired (idle_ttl_expired)"),
     ],
 )
@@ -298,7 +326,9 @@ HOSTILE: list[Any] = [None, 0, 1.5, True, "x", [], {}, [1], {"id": 3}, {"metadat
         "unheard.of",
     ],
 )
-@pytest.mark.parametrize("field", ["response_id", "response", "delta", "error", "session", "event", "metadata", "event_id"])
+@pytest.mark.parametrize(
+    "field", ["response_id", "response", "delta", "error", "session", "event", "metadata", "event_id"]
+)
 def test_wrong_types_never_raise(name: str, field: str) -> None:
     session = fed([created("x"), COMMIT])
     for value in HOSTILE:

@@ -1,4 +1,4 @@
-"""Teardown over real sockets in virtual time (evaluation.md 10): every step bounded, advisory once the reply is complete."""
+"""Teardown over real sockets in virtual time (evaluation.md 10): bounded steps, advisory once the reply is complete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ async def stop_at_commit(session: Any, event: dict[str, Any]) -> None:
     await session.stop_reading()
 
 
-def outcome(kit: Any, on: dict[str, Any], *, deadlines: dict[str, float] | None = None, rcvbuf: int | None = SMALL) -> Any:
+def outcome(
+    kit: Any, on: dict[str, Any], *, deadlines: dict[str, float] | None = None, rcvbuf: int | None = SMALL
+) -> Any:
     """(output, peer, seconds) of a sample against a peer with these handlers."""
 
     async def main() -> Any:
@@ -77,7 +79,9 @@ def test_slow_good_close_is_not_aborted(kit: Any) -> None:
     assert output.result.close_timeout is None
 
 
-def test_unanswered_close_is_forced_and_advisory_after_a_reply(kit: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_unanswered_close_is_forced_and_advisory_after_a_reply(
+    kit: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async def silence(session: Any, event: dict[str, Any]) -> None: ...
 
     output, peer, took_s = outcome(kit, {"session.close": silence})
@@ -263,7 +267,9 @@ def test_outer_cancellation_in_the_ack_join_propagates(kit: Any, monkeypatch: py
                     joining.set()
 
         async with kit.Peer().running() as peer:
-            task = asyncio.create_task(generate_sample(kit.clip(2.4), kit.settings(peer.url), observer=observe))
+            task = asyncio.create_task(
+                generate_sample(kit.clip(2.4), kit.settings(peer.url), observer=observe)
+            )
             await joining.wait()
             await asyncio.sleep(1)
             task.cancel()
@@ -285,7 +291,7 @@ def test_genuine_failure_of_the_ack_loop_fails_the_sample(kit: Any, monkeypatch:
 
     monkeypatch.setattr("client.wire.playback_ack", broken)
 
-    output, peer, _ = outcome(kit, {})
+    output, _peer, _ = outcome(kit, {})
 
     assert not output.success
     assert output.attempts == 1

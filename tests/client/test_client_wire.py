@@ -20,7 +20,10 @@ def sent(event: wire.Event) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("url", "wanted"),
     [
-        ("http://h:1/v1/realtime", "ws://h:1/v1/realtime?duplex=1&model=a%2Fb&minicpmo45_native_duplex=1&autostart=0"),
+        (
+            "http://h:1/v1/realtime",
+            "ws://h:1/v1/realtime?duplex=1&model=a%2Fb&minicpmo45_native_duplex=1&autostart=0",
+        ),
         ("https://h", "wss://h/v1/realtime?duplex=1&model=a%2Fb&minicpmo45_native_duplex=1&autostart=0"),
         (
             "ws://h/v1/realtime?duplex=0&session_id=x&native_duplex=1&lab=7",
@@ -41,7 +44,10 @@ def test_url_without_scheme_or_host_is_refused(url: str) -> None:
 def test_session_update_has_every_field_and_ours_win_over_the_callers() -> None:
     event = sent(
         wire.session_update(
-            model="m", ref_audio="data:x", instructions="i", extra_body={"temperature": 0, "auto_response": False}
+            model="m",
+            ref_audio="data:x",
+            instructions="i",
+            extra_body={"temperature": 0, "auto_response": False},
         )
     )
 
@@ -100,7 +106,9 @@ def test_small_events() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '"x"', "{}", '{"type": 3}', '{"type": "x", "a": NaN}', "\\ud83d"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '"x"', "{}", '{"type": 3}', '{"type": "x", "a": NaN}', "\\ud83d"]
+)
 def test_what_is_no_event_is_read_as_none(text: str) -> None:
     assert wire.read_event(text) is None
 
@@ -127,7 +135,8 @@ def test_errors_nested_and_flat(event: wire.Event, wanted: tuple[str, str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("period", "wanted"), [(1000, 1000), (40, 40), (0, None), (-1, None), (True, None), ("1", None), (1.5, None)]
+    ("period", "wanted"),
+    [(1000, 1000), (40, 40), (0, None), (-1, None), (True, None), ("1", None), (1.5, None)],
 )
 def test_chunk_period_must_be_a_positive_integer(period: Any, wanted: int | None) -> None:
     assert wire.chunk_period_of({"session": {"capabilities": {"chunk_period_ms": period}}}) == wanted
