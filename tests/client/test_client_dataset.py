@@ -178,6 +178,26 @@ def test_relative_paths_start_at_the_media_root(tmp_path: Path) -> None:
     assert audio.read() == tmp_path / "media" / "v.wav"
 
 
+def test_null_media_is_told_from_media_that_is_a_path(tmp_path: Path) -> None:
+    path = str(written(tmp_path / "e.wav", WAV))
+    media: list[Any] = [
+        {"bytes": WAV, "path": None},
+        {"bytes": None, "path": path},
+        {"array": None, "path": path, "sampling_rate": None},
+        path,
+        WAV,
+        {"bytes": None, "path": None},
+        None,
+    ]
+
+    dataset = load_dataset(
+        [{"id": str(n), "split": "RTD_OCR", "question_audio": value} for n, value in enumerate(media)]
+    )
+
+    assert [len(sample.prepare().pcm) for sample in dataset.samples] == [3200] * 5
+    assert {i: "no media" in found for i, found in reasons(dataset).items()} == {"5": True, "6": True}
+
+
 def test_rows_without_split_take_the_requested_one_and_others_are_filtered() -> None:
     rows = [
         row("1"),

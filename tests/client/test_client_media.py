@@ -215,6 +215,12 @@ def test_one_picture_serves_all_timestamps_up_to_it() -> None:
     assert stills.frames[1][1] == stills.frames[2][1] != stills.frames[0][1]
 
 
+def test_a_picture_beyond_the_duration_serves_only_timestamps_below_it() -> None:
+    stills = extract_stills(mp4(3, rate_hz=1), "c.mp4", fps=2.0, duration_s=2.0)
+
+    assert [t for t, _ in stills.frames] == [0.0, 0.5, 1.0, 1.5]
+
+
 def test_broadcast_rates_do_not_drift() -> None:
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
