@@ -122,7 +122,7 @@ class Network:
                 del self._written[end]
             moving = moving or moves is True
         for end in list(self._ended):
-            if tcp_info(end.sock).state not in _OPEN_FOR_PEER:
+            if end.sock.fileno() == -1 or tcp_info(end.sock).state not in _OPEN_FOR_PEER:
                 del self._ended[end]
             else:
                 moving = moving or self._is_reading(end.fd)
@@ -133,6 +133,11 @@ class Network:
             else:
                 moving = True
         return moving
+
+    def acknowledge_all(self) -> None:
+        for end in self._by_fd.values():
+            if end.sock.fileno() != -1:
+                acknowledge_now(end.sock)
 
     def give_up(self) -> list[str]:
         """Forget what is on its way (until it is written to again) and name it."""
@@ -150,6 +155,8 @@ class Network:
         if peer is None:  # another process, a listener that has yet to accept, or gone
             local, remote = end.pair
             return True if (remote, local) in self._connecting else None
+        if end.sock.fileno() == -1 or peer.sock.fileno() == -1:  # closed behind its transport's back
+            return None
         sent, got = tcp_info(end.sock), tcp_info(peer.sock)
         in_flight = sent.bytes_sent - sent.bytes_retransmitted - got.bytes_received
         # A transport with bytes left in user space waits for acknowledgements that the peer's kernel may put

@@ -154,9 +154,9 @@ def test_open_sockets_are_listed_by_side_until_they_are_closed(make: type[Hooked
     loop = make()
 
     async def main() -> tuple[int, int, int]:
-        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
-        address = server.sockets[0].getsockname()
-        _, _writer = await asyncio.create_task(asyncio.open_connection(*address), context=in_side("client"))
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        connecting = loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        await asyncio.create_task(connecting, context=in_side("client"))
         await asyncio.sleep(0.01)
         opened = len(loop.open_transports("client")), len(loop.open_transports())
         for transport in loop.open_transports():

@@ -224,6 +224,37 @@ def test_a_paused_socket_sees_an_abort_at_the_instant_it_reads_again() -> None:
     assert run_virtual(main) == (False, True)
 
 
+def test_bytes_that_were_read_do_not_look_unread_once_acknowledgements_are_flushed() -> None:
+    async def main() -> list[int]:
+        async with connected() as (client, peer):
+            for _ in range(40):  # a dialogue: the kernel now keeps acknowledgements back for the next answer
+                client.transport.write(b"question")
+                await asyncio.sleep(1)
+                peer.transport.write(b"answer")
+                await asyncio.sleep(1)
+            client.transport.write(b"question")
+            await asyncio.sleep(100)
+            asyncio.get_running_loop().flush_acknowledgements()  # type: ignore[attr-defined]
+            return [unacked_bytes(client.sock), unacked_bytes(peer.sock)]
+
+    assert run_virtual(main) == [0, 0]
+
+
+def test_a_socket_closed_behind_its_transport_does_not_stop_the_loop() -> None:
+    loop = VirtualLoop()
+    seen: list[object] = []
+    loop.set_exception_handler(lambda of, context: seen.append(context))
+
+    async def main() -> float:
+        async with connected() as (client, _peer):
+            client.transport.write(b"last words")
+            client.sock.close()
+            await asyncio.sleep(5)
+            return loop.time()
+
+    assert run_virtual(main, loop=loop) >= 1005.0
+
+
 def test_what_never_arrives_is_given_up_and_named() -> None:
     loop = VirtualLoop(network_cap_s=0.05)
 
