@@ -1,7 +1,7 @@
 """A scripted peer on a real socket, for tests of the client's session layer.
 
-It speaks just enough of the protocol: a step loop driven by appends alone, one reply, and a handler a client event that a test
-may replace. It shares no code with the client.
+It speaks just enough of the protocol: a step loop driven by appends alone, one reply, and a handler a client event that
+a test may replace. It shares no code with the client.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Session:
         rid = f"resp-{self.number}"
         if k == reply.at:
             await self.send("response.created", response_id=rid, response={"id": rid})
-        audio = base64.b64encode(bytes(48_000)).decode()
-        await self.send(f"response.{reply.family}.delta", response_id=rid, delta=audio, sample_rate_hz=24_000)
+        audio = base64.b64encode(bytes(16_000)).decode()
+        await self.send(f"response.{reply.family}.delta", response_id=rid, delta=audio, sample_rate_hz=8_000)
         await self.send(f"response.{reply.family}_transcript.delta", response_id=rid, delta=word)
         if k == reply.at + len(reply.words) - 1:
             await self.send("response.done", response_id=rid, response={"id": rid, "status": reply.status})

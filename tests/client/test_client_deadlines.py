@@ -196,7 +196,7 @@ def test_equal_deadlines_report_the_outer_one(
     run: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
 ) -> None:
     async def main() -> None:
-        with pytest.raises(DeadlineExceeded, match="^outer"):
+        with pytest.raises(DeadlineExceeded, match=r"^outer"):
             await bounded("outer", bounded("inner", asyncio.sleep(9), 0.02), 0.02)
 
     run(main)
