@@ -435,6 +435,18 @@ def test_what_is_no_yaml_mapping_is_told(raw: bytes, found: str, tmp_path: Path)
     assert found in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("raw", "line"), [(b"a: 1\nb: c: d\ne: 1\n", 2), (b"a: 1\nb: \xff\n", 2), (b"a: 1\n---\nb: 1\n", 2)]
+)
+def test_a_syntax_error_names_its_line(raw: bytes, line: int, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(raw)
+
+    with pytest.raises(ScenarioError) as caught:
+        load_scenarios(file)
+    assert caught.value.line == line
+
+
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"nowhere.yaml: no such file"):
         load_scenarios(tmp_path / "nowhere.yaml")

@@ -69,6 +69,14 @@ def test_cases_put_their_values_in_the_place_of_dotted_keys(tmp_path: Path) -> N
     assert soon.tags == ["close", "soon"]
 
 
+def test_a_value_of_one_case_does_not_reach_the_next(tmp_path: Path) -> None:
+    first, second = load(
+        tmp_path, BASE + "cases: {a: {faults.0.late_session_closed.delay_s: 9}, b: {tags: [b]}}"
+    )
+
+    assert [s.faults[0].model_dump()["delay_s"] for s in (first, second)] == [9.0, 1.0]
+
+
 def test_a_key_that_every_case_brings_need_not_be_in_the_file(tmp_path: Path) -> None:
     text = BASE.replace("expect: {metadata: {close_timeout: null}}\n", "")
 
