@@ -12,11 +12,11 @@ from scenarios.model import SampleExpect
 UNCHECKED = "unchecked"
 
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
-    "sample.outcome": ("R2", "R19", "R20", "R30", "R31", "R36", "R50", "R51"),
+    "sample.outcome": ("R2", "R19", "R20", "R30", "R31", "R36", "R45", "R50", "R51"),
     "sample.attempts": ("R21", "R22", "R23", "R24", "R25", "R26", "R4", "R19"),
     "sample.retry_count": ("R28", "R2", "R26"),
     "sample.response_done": ("R36", "R46", "R49", "R50"),
-    "sample.error": ("R30", "R31", "R22", "R25", "R33", "R2", "R8"),
+    "sample.error": ("R30", "R31", "R22", "R25", "R33", "R2", "R8", "R41", "R45"),
     "sample.text": ("R48", "R36", "R51"),
     "sample.sentences": ("R48", "R36"),
     "sample.latency_s": ("R27",),

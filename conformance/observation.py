@@ -14,11 +14,10 @@ from conformance.trace import Recorder
 from scenarios.model import Scenario
 
 if TYPE_CHECKING:
-    from client.run import RunResult
-    from mockserver.app import ConnectionInfo
-
     from client.deadlines import Deadlines
     from client.media import Prepared
+    from client.run import RunResult
+    from mockserver.app import ConnectionInfo
     from mockserver.journal import Entry
 
 

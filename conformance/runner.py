@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import gc
+import inspect
 import logging
 import shutil
 import tempfile
@@ -15,6 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
+import conformance
+import mockserver
 from client.media import Prepared
 from conformance.clients import builtin
 from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, side_of, tasks_of
@@ -35,6 +40,9 @@ RELEASE_S = 5.0
 WATCHDOG_EXTRA_S = 60.0
 """Loop time beyond the client's own worst case until the watchdog fires."""
 STOP_S = 10.0
+_NOT_THE_CLIENTS = [
+    Path(inspect.getfile(module)).parent for module in (mockserver, conformance, aiohttp, asyncio)
+]
 
 
 def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
@@ -227,8 +235,7 @@ class _Stage:
         error = context.get("exception")
         told = f"{context.get('message', '')}: {error!r}" if error else str(context.get("message", ""))
         task = context.get("task") or context.get("future")
-        side = side_of(task) if isinstance(task, asyncio.Task) else SIDE.get()
-        if side == "client":
+        if (_side_of_finished(task) if isinstance(task, asyncio.Task) else SIDE.get()) == "client":
             self.observation.loop_errors.append(told)
         else:
             self.observation.harness_errors.append(told)
@@ -237,6 +244,17 @@ class _Stage:
         self.observation.livelock = str(livelock)
         self.observation.pending = self._client_tasks()
         self.loop.stop()
+
+
+def _side_of_finished(task: asyncio.Task[Any]) -> str:
+    """Whose task it was; one that the collector has found is in no registry any more, but its coroutine says."""
+    side = side_of(task)
+    code = getattr(task.get_coro(), "cr_code", None)
+    if side == "harness" and code is not None:
+        file = Path(code.co_filename)
+        if not any(file.is_relative_to(folder) for folder in _NOT_THE_CLIENTS):
+            return "client"
+    return side
 
 
 def _context(side: str) -> contextvars.Context:

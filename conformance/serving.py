@@ -12,11 +12,10 @@ from pathlib import Path
 
 import orjson
 
-from mockserver.app import MockServer
-
 from conformance.exits import Exit
 from conformance.options import ConfigurationError
 from conformance.targets.mock import server_faults
+from mockserver.app import MockServer
 from mockserver.journal import Entry, Journal
 from mockserver.profiles import PROFILES
 from scenarios import load_catalogue, select

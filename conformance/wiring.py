@@ -14,9 +14,8 @@ from scenarios.faults import Layer, StopReading
 from scenarios.model import Scenario
 
 if TYPE_CHECKING:
-    from mockserver.app import MockServer
-
     from conformance.clock import RealLoop, VirtualLoop
+    from mockserver.app import MockServer
     from mockserver.journal import Entry
 
 Attempt = tuple[str, str, int]

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from client.deadlines import Deadlines
 from client.generate import SessionSettings
+from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
 from client.retry import ATTEMPT
 from client.run import Run, RunSettings
-
-from client.deadlines import Deadlines
-from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
 from conformance.options import ConfigurationError, RunOptions
 from scenarios.clips import make_frames, make_pcm
 from scenarios.model import Clip, SampleSpec, Scenario

@@ -94,7 +94,9 @@ PADDING_DEFECTS: tuple[Defect, ...] = (
         name="pad-clock-frozen",
         about="does not advance the media clock for padded units",
         rewrites=(
-            Rewrite("client.padding:Padding.send_unit", "session.append_sent(period_ms)", "session.media_clock_ms"),
+            Rewrite(
+                "client.padding:Padding.send_unit", "session.append_sent(period_ms)", "session.media_clock_ms"
+            ),
         ),
         breaks=("R39",),
         findings=("wire-violation",),
@@ -118,9 +120,7 @@ PADDING_DEFECTS: tuple[Defect, ...] = (
         name="no-padding",
         about="stops appending at the end of input",
         rewrites=(
-            Rewrite(
-                "client.generate:Attempt.commit_then_pad", "self.start_padding(conversation)", "pass"
-            ),
+            Rewrite("client.generate:Attempt.commit_then_pad", "self.start_padding(conversation)", "pass"),
         ),
         breaks=("R36", "R40", "R49"),
         findings=("wire.padded_appends", *_FROZEN),

@@ -114,7 +114,12 @@ RETRY_DEFECTS: tuple[Defect, ...] = (
             ),
         ),
         breaks=("R28", "R29"),
-        findings=("sample.retry_count", "sample-conservation", "run.duplex_retried_samples", "run.duplex_retry_count"),
+        findings=(
+            "sample.retry_count",
+            "sample-conservation",
+            "run.duplex_retried_samples",
+            "run.duplex_retry_count",
+        ),
         first=("retry/stall-then-success",),
     ),
     Defect(

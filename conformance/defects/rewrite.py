@@ -12,7 +12,7 @@ import contextlib
 import importlib
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -39,25 +39,28 @@ class Rewrite:
     places: int = 1
 
 
-def rewritten(rewrite: Rewrite) -> tuple[FunctionType, CodeType]:
-    """The function and its new code; nothing is changed yet.
+def rewritten(rewrites: Sequence[Rewrite]) -> tuple[FunctionType, CodeType]:
+    """The function that all these rewrites name, and its new code; nothing is changed yet.
 
+    Args:
+        rewrites: of one function; each is applied to what the one before left.
     Raises RewriteError: no such function, it is a closure, or `old` does not occur exactly `places` times.
     """
-    original = _locate(rewrite.function)
+    where = rewrites[0].function
+    original = _locate(where)
     if original.__code__.co_freevars:
-        raise RewriteError(f"{rewrite.function}: a closure cannot be rewritten alone")
+        raise RewriteError(f"{where}: a closure cannot be rewritten alone")
     tree = ast.parse(textwrap.dedent(inspect.getsource(original)))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
-    found = _replace(definition, rewrite)
-    if found != rewrite.places:
-        raise RewriteError(
-            f"{rewrite.function}: {rewrite.old.strip()!r} occurs {found} time(s), expected {rewrite.places}"
-        )
+    for rewrite in rewrites:
+        found = _replace(definition, rewrite)
+        if found != rewrite.places:
+            old = " ".join(rewrite.old.split())
+            raise RewriteError(f"{where}: {old!r} occurs {found} time(s), expected {rewrite.places}")
     definition.decorator_list = []
     ast.fix_missing_locations(tree)
-    filename = f"<{rewrite.function} with a defect>"
+    filename = f"<{where} with a defect>"
     module = compile(tree, filename, "exec", flags=future_flags.annotations.compiler_flag, dont_inherit=True)
     code = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == definition.name)
     return original, code.replace(co_qualname=original.__code__.co_qualname)
@@ -136,7 +139,10 @@ def applied(rewrites: tuple[Rewrite, ...]) -> Iterator[None]:
     The code of the function object is swapped, so every module that imported the function by name gets the
     defect too. All rewrites are made before the first one takes effect: one that does not fit changes nothing.
     """
-    ready = [rewritten(rewrite) for rewrite in rewrites]
+    by_function: dict[str, list[Rewrite]] = {}
+    for rewrite in rewrites:
+        by_function.setdefault(rewrite.function, []).append(rewrite)
+    ready = [rewritten(group) for group in by_function.values()]
     with contextlib.ExitStack() as undo:
         for function, code in ready:
             undo.callback(setattr, function, "__code__", function.__code__)

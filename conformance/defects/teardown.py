@@ -152,7 +152,9 @@ TEARDOWN_DEFECTS: tuple[Defect, ...] = (
         name="close-deadline-equal",
         about="gives the outer close deadline the same length as the inner one",
         rewrites=(
-            Rewrite("client.deadlines:Deadlines.close_outer_s", "self.close_s + self.grace_s", "self.close_s"),
+            Rewrite(
+                "client.deadlines:Deadlines.close_outer_s", "self.close_s + self.grace_s", "self.close_s"
+            ),
         ),
         breaks=("R12",),
         findings=("metadata.close_timeout", "sample.close"),
@@ -161,9 +163,7 @@ TEARDOWN_DEFECTS: tuple[Defect, ...] = (
     Defect(
         name="ack-timeout-blank",
         about="records the ack timeout as an empty string",
-        rewrites=(
-            Rewrite("client.acks:ack_timeout_text", 'str(late) or "playback ack timed out"', '""'),
-        ),
+        rewrites=(Rewrite("client.acks:ack_timeout_text", 'str(late) or "playback ack timed out"', '""'),),
         breaks=("R3",),
         findings=("metadata.ack_timeout",),
         first=("commit/stall-at-commit",),

@@ -84,3 +84,12 @@ def test_a_function_that_is_gone_is_named(victim: ModuleType) -> None:
         applied((Rewrite("rewrite_victim:Thing.gone", "a", "b"),)),
     ):
         pass
+
+
+def test_two_rewrites_of_one_function_both_take_effect(victim: ModuleType) -> None:
+    rewrites = (
+        Rewrite("rewrite_victim:Thing.ask", "await reply(x)", "x * 100"),
+        Rewrite("rewrite_victim:Thing.ask", "y + 1", "y + 2"),
+    )
+    with applied(rewrites):
+        assert asyncio.run(victim.Thing().ask(3)) == 302
