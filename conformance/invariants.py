@@ -43,12 +43,7 @@ def _hang_requirements(observation: Observation) -> tuple[str, ...]:
 
 def _longest_wait(observation: Observation) -> str:
     """The deadline that should have covered the last write or wait the client spoke of."""
-    if observation.recorder is None:
-        return ""
-    phase = ""
-    for record in observation.recorder.last(200, side="client"):
-        if record.what == "phase":
-            phase = str(record.data.get("phase", ""))
+    phase = observation.phase
     deadlines = observation.deadlines
     covering = {
         "connecting": ("connect_s", deadlines.connect_s),

@@ -74,6 +74,8 @@ class Observation:
     result: RunResult | None = None
     client_error: BaseException | None = None
     watchdog_fired: bool = False
+    phase: str = ""
+    """The phase the client was in when the watchdog fired, as it said itself."""
     livelock: str = ""
     pending: list[PendingTask] = field(default_factory=list)
     """Tasks of the client that were pending when the watchdog fired or the timers ran out."""

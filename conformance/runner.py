@@ -155,6 +155,7 @@ class _Stage:
             except RuntimeError as error:
                 if not self.observation.livelock or "stopped before" not in str(error):
                     raise
+                self._stop_after_livelock()
             finally:
                 for seam in self.seams:
                     seam.release()
@@ -166,6 +167,16 @@ class _Stage:
             [*self.wiring.fault_reports(self.observation.scenario), *(seam.report() for seam in self.seams)],
             key=lambda report: (report.index, report.connection or 0),
         )
+
+    def _stop_after_livelock(self) -> None:
+        """The listener must not outlive the scenario; a client that spins on in spite of all is given up."""
+        for task in tasks_of(self.loop):
+            task.cancel()
+        stopping = self.server.stop()
+        try:
+            self.loop.run_until_complete(stopping)
+        except RuntimeError:
+            stopping.close()
 
     async def _main(self) -> None:
         starting = self.loop.create_task(self.server.start(), name="server-start", context=_context("server"))
@@ -182,6 +193,7 @@ class _Stage:
         else:
             self.observation.watchdog_fired = True
             self.observation.pending = self._client_tasks()
+            self.observation.phase = self._phase()
             self.recorder.add(
                 "", "harness", "watchdog", {"pending": [t.name for t in self.observation.pending]}
             )
@@ -227,6 +239,11 @@ class _Stage:
             self.observation.leaked = self._client_tasks()
         if client.done() and not client.cancelled():
             client.exception()
+
+    def _phase(self) -> str:
+        """The phase of a session that the client spoke of last."""
+        phases = (r.data.get("name") for r in reversed(self.recorder.records) if r.what == "phase")
+        return str(next(phases, ""))
 
     def _client_tasks(self) -> list[PendingTask]:
         return [PendingTask(task.get_name(), _stack(task)) for task in tasks_of(self.loop, "client")]

@@ -104,13 +104,16 @@ class Connection:
         assert reader is not None
         try:
             while True:
-                message = cast(WSMessage, await reader.read())
+                try:
+                    message = cast(WSMessage, await reader.read())
+                except Exception as error:  # noqa: BLE001 - the reader ends in one of many kinds; each is noted
+                    self._on_lost(error)
+                    return
+                # Outside the inner try: a bug of this server is never taken for the client's end.
                 if self._held is None:
                     self._on_message(message)
                 else:
                     self._unhandled.append(message)
-        except Exception as error:  # noqa: BLE001 - the reader ends in one of many kinds; each is noted
-            self._on_lost(error)
         finally:
             self._over()
 

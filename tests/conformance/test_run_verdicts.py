@@ -1,0 +1,227 @@
+"""Outcomes mean what design.md says: each invariant can fail, and our own bugs never blame the client."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from conformance import runner
+from conformance.clock import VirtualLoop
+from conformance.defects.rewrite import Rewrite, applied
+from conformance.options import RunOptions
+from conformance.outcome import Outcome, ScenarioResult
+from conformance.runner import run_scenario
+from scenarios import load_catalogue
+from scenarios.faults import (
+    ErrorEvent,
+    FaultBase,
+    LateSessionClosed,
+    NeverDone,
+    NoSessionClosed,
+    NoSessionCreated,
+    NoTransport,
+    On,
+    ResetPeer,
+    StopReading,
+    SwallowCancellation,
+)
+from scenarios.model import Expect, Scenario
+
+CLEAN = next(s for s in load_catalogue() if s.id == "stream/clean-residual[july]")
+
+
+def _clean(**changes: Any) -> Scenario:
+    return CLEAN.model_copy(update={"expect": Expect(finishes_within_s=1e6), **changes})
+
+
+def _run(scenario: Scenario, *rewrites: Rewrite) -> ScenarioResult:
+    with applied(rewrites):
+        return run_scenario(scenario, RunOptions())
+
+
+NEVER = On(received="session.close", nth=99)
+
+INEFFECTIVE: list[FaultBase] = [
+    StopReading(on=On(received="input_audio_buffer.commit"), buffer_bytes=None),
+    StopReading(on=NEVER),
+    ResetPeer(on=NEVER),
+    NoSessionCreated(connection=9),
+    LateSessionClosed(delay_s=1, connection=9),
+    NoSessionClosed(connection=9),
+    ErrorEvent(on=NEVER),
+    NeverDone(attempt=2),
+    SwallowCancellation(nth=999),
+    NoTransport(attempt=2),
+]
+
+
+@pytest.mark.parametrize("fault", INEFFECTIVE, ids=lambda f: f.name)
+def test_a_fault_that_did_not_bite_is_inert(fault: FaultBase) -> None:
+    result = _run(_clean(faults=[fault]))
+
+    assert result.outcome is Outcome.INERT
+    assert fault.name in result.reason
+
+
+def test_a_reply_that_never_came_cannot_be_kept_from_its_end() -> None:
+    silent = CLEAN.server.model_copy(update={"reply": []})
+    result = _run(_clean(faults=[NeverDone()], server=silent))
+
+    assert result.outcome is Outcome.INERT
+
+
+BREAKS: list[tuple[str, Rewrite]] = [
+    (
+        "task-leak",
+        Rewrite(
+            "client.teardown:tear_down",
+            "await final_ack(conversation)",
+            "asyncio.create_task(asyncio.sleep(1e6), name='left behind')",
+        ),
+    ),
+    (
+        "exception-never-retrieved",
+        Rewrite(
+            "client.teardown:tear_down",
+            "await final_ack(conversation)",
+            "asyncio.create_task(conversation.connection._dial('ws://127.0.0.1:1/', {}))",
+        ),
+    ),
+    (
+        "log-error",
+        Rewrite("client.teardown:tear_down", "await final_ack(conversation)", "log.error('broken')"),
+    ),
+    (
+        "append-before-commit",
+        Rewrite(
+            "client.generate:Attempt.stream",
+            "shape_tail(self.prepared.pcm, session.chunk_period_ms)",
+            "self.prepared.pcm + bytes(64)",
+        ),
+    ),
+    (
+        "wire-violation",
+        Rewrite("client.wire:silence_append", "False", "True"),
+    ),
+    (
+        "padding-off-beat",
+        Rewrite(
+            "client.padding:Padding.period_s", "self.conversation.session.chunk_period_ms / 1000.0", "0.1"
+        ),
+    ),
+    (
+        "sample-conservation",
+        Rewrite(
+            "client.retry:run_attempt", "output.retry_count = record.attempt - 1", "output.retry_count = 1"
+        ),
+    ),
+    (
+        "torn-artifact",
+        Rewrite(
+            "client.artifacts:write_whole",
+            "json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)",
+            "'{'",
+        ),
+    ),
+    (
+        "client-crashed",
+        Rewrite("client.run:Run._finalise", "self._settings.response_root", "1 / 0"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("finding", "rewrite"), BREAKS, ids=[name for name, _ in BREAKS])
+def test_an_invariant_can_fail(finding: str, rewrite: Rewrite) -> None:
+    # A slow model, so that padding is on its way when it matters.
+    slow = CLEAN.server.model_copy(update={"decision_ms": 1500, "profile": "input-driven"})
+    result = _run(_clean(server=slow), rewrite)
+
+    assert result.outcome is Outcome.FAIL
+    assert finding in [f.id for f in result.findings]
+
+
+def test_the_clean_client_breaks_no_invariant_in_the_same_place() -> None:
+    slow = CLEAN.server.model_copy(update={"decision_ms": 1500, "profile": "input-driven"})
+
+    assert _run(_clean(server=slow)).outcome is Outcome.PASS
+
+
+def test_a_hang_names_what_is_pending_its_stack_and_the_deadline_that_should_have_acted() -> None:
+    result = _run(
+        _clean(),
+        Rewrite(
+            "client.teardown:final_ack",
+            "await send_acks(conversation, within_s=conversation.deadlines.ack_s, grace_s=0.0)",
+            "await asyncio.Event().wait()",
+        ),
+        Rewrite("client.teardown:final_ack", "TimeoutError", "asyncio.CancelledError"),
+        Rewrite("client.retry:run_attempt", "deadlines.request_s", "1e9", places=2),
+    )
+
+    finding = next(f for f in result.findings if f.id == "unbounded-await")
+    assert result.outcome is Outcome.FAIL
+    assert "pending" in finding.actual
+    assert any("final_ack" in line for line in finding.details)
+    assert finding.deadline == "ack_s (20 s), in phase final_ack"
+
+
+def test_a_livelock_is_a_finding_that_names_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "VirtualLoop", _Impatient)
+    spin = Rewrite(
+        "client.acks:keep_acking",
+        "await asyncio.sleep(deadlines.ack_period_s)",
+        "await asyncio.sleep(0); continue",
+    )
+    result = _run(_clean(), spin)
+
+    finding = next(f for f in result.findings if f.id == "unbounded-await")
+    assert "acks" in finding.actual
+
+
+class _Impatient(VirtualLoop):
+    def __init__(self) -> None:
+        super().__init__(livelock_s=0.3)
+
+
+def test_a_bug_of_the_judge_is_a_harness_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> ScenarioResult:
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr(runner, "judge", broken)
+    result = _run(_clean())
+
+    assert result.outcome is Outcome.HARNESS_ERROR
+    assert "a bug of ours" in result.reason
+
+
+def test_a_bug_of_the_server_is_a_harness_error() -> None:
+    result = _run(
+        _clean(), Rewrite("mockserver.session:ServerSession.receive", "now_s", "1 / 0", places=_uses())
+    )
+
+    assert result.outcome is Outcome.HARNESS_ERROR
+
+
+def _uses() -> int:
+    import ast
+    import inspect
+    import textwrap
+
+    from mockserver.session import ServerSession
+
+    tree = ast.parse(textwrap.dedent(inspect.getsource(ServerSession.receive)))
+    return sum(isinstance(node, ast.Name) and node.id == "now_s" for node in ast.walk(tree))
+
+
+def test_a_failure_shows_the_last_events_of_both_sides_and_a_command() -> None:
+    broken = partial(_clean, expect=Expect(sample={"outcome": "failed"}))  # type: ignore[arg-type]
+    result = _run(broken())
+
+    assert result.outcome is Outcome.FAIL
+    assert any(" client " in line for line in result.last_events)
+    assert any(" server " in line for line in result.last_events)
+    assert result.reproduce == "conformance run 'stream/clean-residual[july]' --seed 1"
+    assert result.findings[0].expected == "'failed'"
+    assert result.findings[0].actual == "'published'"
