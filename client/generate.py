@@ -12,6 +12,7 @@ from client.acks import keep_acking
 from client.connection import Connection, ConnectionLost
 from client.conversation import Conversation, SessionOver
 from client.deadlines import DeadlineExceeded, Deadlines
+from client.evidence import as_json
 from client.media import Prepared, frames_for_units
 from client.padding import Padding
 from client.record import AttemptRecord, Observer
@@ -261,6 +262,7 @@ class Attempt:
             audio_sample_rate_hz=session.output_rate_hz,
             stream_start_s=self.stream_start_s,
             media_clock_ms=session.media_clock_ms,
+            socket_evidence=as_json(conversation.connection.samples),
         )
         result.metadata = metadata_of(result, self.settings, conversation)
         return result

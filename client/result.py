@@ -45,6 +45,8 @@ class SampleResult:
     """Loop time of the first append."""
     media_clock_ms: int = 0
     """Input sent in all, padding included."""
+    socket_evidence: dict[str, Any] = field(default_factory=dict)
+    """Verdict and samples of the client's own socket, taken while a write was stuck (`evidence.as_json`)."""
 
     @property
     def error(self) -> str:

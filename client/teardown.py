@@ -169,12 +169,13 @@ async def force(conversation: Conversation) -> None:
 
 
 async def join_reader(conversation: Conversation, reader: asyncio.Task[None] | None) -> BaseException | None:
-    """Let the reader see the end of the connection, then cancel and join it. Returns its failure."""
+    """Let the reader see the end of the connection within the grace; cancel one that does not. Returns its failure."""
     if reader is None:
         return None
-    await settle([reader], 0.0)
-    reader.cancel()
-    for _ in await settle([reader], conversation.deadlines.grace_s):
+    left = await settle([reader], conversation.deadlines.grace_s)
+    for task in left:
+        task.cancel()
+    for _ in await settle(left, 0.0):
         log.warning("%s: the reader did not end within its grace and is abandoned", conversation.name)
     return reader.exception() if reader.done() and not reader.cancelled() else None
 

@@ -64,6 +64,7 @@ def test_peer_that_stops_reading_costs_the_teardown_not_the_sample(kit: Any) -> 
     assert output.result.close_timeout
     assert output.result.error == ""
     assert took_s < 2.4 + 3 + 2 + 65
+    assert output.result.socket_evidence["verdict"] == "peer stopped reading"
 
 
 def test_slow_good_close_is_not_aborted(kit: Any) -> None:
