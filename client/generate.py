@@ -40,7 +40,7 @@ async def generate_sample(
         record: filled as the attempt goes, for diagnostics that survive a cancellation.
     Returns: what came of it, once there was a connection; also for a session that failed.
     Raises:
-        ValueError: unusable settings or an empty clip, before a socket is opened.
+        ValueError: unusable settings, before a socket is opened.
         DeadlineExceeded: `connect` or `session.created` (evaluation.md 14, row 13).
         OSError and others: refused, or a failure of our own (row 14).
         CancelledError: an outer cancellation, after bounded clean-up; nothing is sent after it.
@@ -67,8 +67,6 @@ class Attempt:
     async def run(self) -> SampleResult:
         """Connect, converse, tear down. Results and errors as `generate_sample()`."""
         self.settings.check()
-        if not self.prepared.pcm:
-            raise ValueError(f"{self.name}: no audio to send")
         self.record.task = asyncio.current_task()
         conversation = await self.connect()
         try:
@@ -303,7 +301,10 @@ def metadata_of(
 
 
 def shape_tail(pcm: bytes, chunk_period_ms: int) -> bytes:
-    """Drop one sample from a clip that ends on a unit boundary, so that the commit flushes a unit (evaluation.md 6)."""
+    """Drop one sample from a clip that ends on a unit boundary, so that the commit flushes a unit (evaluation.md 6).
+
+    An empty clip stays empty: its commit is the server's to refuse.
+    """
     return pcm[:-2] if len(pcm) % (wire.BYTES_PER_MS * chunk_period_ms) == 0 else pcm
 
 

@@ -202,10 +202,12 @@ class Kit:
     Peer: type[Peer] = Peer
     Reply: type[Reply] = Reply
 
-    def clip(self, seconds: float = 3.0, *, frames: bool = True, sample_id: str = "1") -> Prepared:
+    def clip(
+        self, seconds: float = 3.0, *, frames: bool = True, sample_id: str = "1", jpeg_bytes: int = 2_000
+    ) -> Prepared:
         """A clip of loud audio with a JPEG a second."""
         pcm = (PCM_SECOND * (int(seconds) + 1))[: int(seconds * 16_000) * 2]
-        jpeg = b"\xff\xd8" + bytes(2_000)
+        jpeg = b"\xff\xd8" + bytes(jpeg_bytes)
         stills = tuple(Frame(float(t), jpeg) for t in range(int(-(-seconds // 1)))) if frames else ()
         return Prepared("RTD_Omni", sample_id, pcm, stills, seconds)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from client.generate import generate_sample
 from client.retry import ATTEMPT, request_sample
 from conformance.clock import VirtualLoop, run_virtual
 
@@ -348,11 +347,3 @@ def test_steps_are_told_in_order(kit: Any) -> None:
         "closing",
     ]
     assert all(fields["split"] == "RTD_Omni" for _, fields in steps)
-
-
-def test_no_clip_is_row_14(kit: Any) -> None:
-    async def main() -> None:
-        with pytest.raises(ValueError, match="RTD_Omni/1: no audio"):
-            await generate_sample(kit.clip(0.0), kit.settings("ws://127.0.0.1:9"))
-
-    run_virtual(main)
