@@ -20,7 +20,7 @@ import aiohttp
 
 import conformance
 import mockserver
-from client.media import Prepared
+from client.media import Prepared, ReferenceVoice
 from conformance.clients import builtin
 from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, side_of, tasks_of
 from conformance.judgement import judge
@@ -97,6 +97,7 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
         prepared: input of the samples, in the order of the scenario (clients.builtin.prepare).
     """
     deadlines = builtin.deadlines_of(scenario, options)
+    voice = builtin.reference_voice(options)
     observation = Observation(
         scenario=scenario,
         deadlines=deadlines,
@@ -105,7 +106,7 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
         watchdog_s=builtin.worst_case_s(scenario, deadlines, prepared) + WATCHDOG_EXTRA_S,
     )
     loop: VirtualLoop | RealLoop = VirtualLoop() if options.clock == "virtual" else RealLoop()
-    stage = _Stage(observation, options, loop)
+    stage = _Stage(observation, options, voice, loop)
     try:
         stage.play()
     finally:
@@ -118,9 +119,15 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
 class _Stage:
     """One performance of a scenario on one loop."""
 
-    def __init__(self, observation: Observation, options: RunOptions, loop: VirtualLoop | RealLoop) -> None:
+    def __init__(
+        self,
+        observation: Observation,
+        options: RunOptions,
+        voice: ReferenceVoice,
+        loop: VirtualLoop | RealLoop,
+    ) -> None:
         self.observation = observation
-        self.options = options
+        self.voice = voice
         self.loop = loop
         self.recorder = Recorder(loop.time, loop.time())
         observation.recorder = self.recorder
@@ -181,6 +188,13 @@ class _Stage:
     async def _main(self) -> None:
         starting = self.loop.create_task(self.server.start(), name="server-start", context=_context("server"))
         await starting
+        try:
+            await self._perform()
+        finally:
+            await self._stop_server()
+        gc.collect()  # so that what was never retrieved is told now and to this scenario
+
+    async def _perform(self) -> None:
         client = self._start_client()
         scenario = self.observation.scenario
         if scenario.client.cancel_at_s is not None:
@@ -199,10 +213,11 @@ class _Stage:
             )
             client.cancel()
         await self._release_and_look(client)
+
+    async def _stop_server(self) -> None:
         stopping = self.loop.create_task(self.server.stop(), name="server-stop", context=_context("server"))
         if not (await asyncio.wait({stopping}, timeout=STOP_S))[0]:
             self.observation.harness_errors.append(f"the mock server did not stop within {STOP_S:g} s")
-        gc.collect()  # so that what was never retrieved is told now and to this scenario
 
     def _start_client(self) -> asyncio.Task[Any]:
         self.run = builtin.make_run(
@@ -210,7 +225,7 @@ class _Stage:
             self.observation.scenario,
             self.observation.prepared,
             self.observation.deadlines,
-            self.options,
+            self.voice,
             self.observation.out,
             self.wiring.on_client_step,
         )

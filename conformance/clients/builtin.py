@@ -12,6 +12,7 @@ from typing import Any
 
 from client.deadlines import Deadlines
 from client.generate import SessionSettings
+from client.input_errors import DatasetError, MediaError
 from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
 from client.retry import ATTEMPT
 from client.run import Run, RunSettings
@@ -56,8 +57,8 @@ def _prepare(spec: SampleSpec, options: RunOptions) -> Prepared:
     clip = spec.clip
     if clip.dataset is not None:
         return _prepare_from_dataset(clip, options)
-    pcm = make_pcm(clip, seed=options.seed)
-    frames = make_frames(clip, seed=options.seed) if clip.frames else []
+    pcm = make_pcm(clip, options.seed, spec.id)
+    frames = make_frames(clip, options.seed, spec.id) if clip.frames else []
     return Prepared(
         split=spec.split,
         id=spec.id,
@@ -69,7 +70,6 @@ def _prepare(spec: SampleSpec, options: RunOptions) -> Prepared:
 
 def _prepare_from_dataset(clip: Clip, options: RunOptions) -> Prepared:
     from client.dataset import load_dataset
-    from client.input_errors import DatasetError, MediaError
 
     folder = options.datasets.get(clip.dataset or "")
     if folder is None:
@@ -87,9 +87,15 @@ def _prepare_from_dataset(clip: Clip, options: RunOptions) -> Prepared:
 
 
 def reference_voice(options: RunOptions) -> ReferenceVoice:
-    """The reference voice given on the command line, or half a second of tone."""
+    """The reference voice given on the command line, or half a second of tone.
+
+    Raises ConfigurationError: the file cannot be used; the message names it.
+    """
     if options.ref_audio is not None:
-        return load_reference_voice(options.ref_audio)
+        try:
+            return load_reference_voice(options.ref_audio)
+        except MediaError as error:
+            raise ConfigurationError(str(error)) from error
     pcm = make_pcm(Clip(seconds=0.5), seed=options.seed)
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as out:
@@ -116,7 +122,7 @@ def make_run(
     scenario: Scenario,
     prepared: list[Prepared],
     deadlines: Deadlines,
-    options: RunOptions,
+    voice: ReferenceVoice,
     out: Path,
     observer: Any,
 ) -> Run:
@@ -124,7 +130,7 @@ def make_run(
     session = SessionSettings(
         url=url,
         model=MODEL,
-        ref_audio=reference_voice(options),
+        ref_audio=voice,
         deadlines=deadlines,
         pace=scenario.client.pace,
     )

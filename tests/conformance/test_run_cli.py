@@ -1,0 +1,249 @@
+"""`conformance` as a person or a CI job calls it: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance.commands import app
+
+CLEAN = "stream/clean-residual[july]"
+
+BROKEN_EXPECTATION = """
+title: A clip that is answered is said to fail
+about: Only here to fail.
+requires: [R51]
+clip: {seconds: 2.4, speech: [0.2, 1.4]}
+server:
+  reply:
+    - {starts_at_unit: 1, units: 1, text: "Hello."}
+expect:
+  sample: {outcome: failed}
+"""
+
+
+@pytest.fixture(scope="module")
+def cli() -> CliRunner:
+    return CliRunner()
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Path:
+    file = tmp_path / "failing.yaml"
+    file.write_text(BROKEN_EXPECTATION)
+    return file
+
+
+def test_a_passing_scenario_ends_with_counts_and_code_0(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["run", CLEAN, "--jobs", "1"])
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "1 passed, 0 failed"
+
+
+def test_a_failing_scenario_is_told_in_full_and_ends_with_code_1(cli: CliRunner, failing: Path) -> None:
+    result = cli.invoke(app, ["run", str(failing), "--jobs", "1"])
+
+    assert result.exit_code == 1
+    assert "sample.outcome (R51)" in result.stdout
+    assert re.search(r"expected +'failed'", result.stdout)
+    assert re.search(r"actual +'published'", result.stdout)
+    assert "last events, both sides" in result.stdout
+    assert re.search(r"reproduce +conformance run ", result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "no/such"], "no/such"),
+        (["run", "--tag", "no-such-tag"], "no-such-tag"),
+        (["run", "stream/dataset-sample"], "needs the dataset folder 'mini'; give --dataset mini=PATH"),
+        (["run", CLEAN, "--dataset", "mini"], "expected NAME=PATH"),
+        (["run", CLEAN, "--dataset", "mini=/nowhere/at/all"], "/nowhere/at/all does not exist"),
+        (["run", CLEAN, "--ref-audio", "/nowhere/voice.wav"], "/nowhere/voice.wav"),
+        (["show", "no/such"], "no/such"),
+        (["defects", "no-such-defect"], "known: ack-join-unbounded"),
+        (["serve", "--profile", "august"], "known: input-driven, july"),
+        (["serve", "--host", "0.0.0.0"], "only loopback addresses are served"),
+        (["serve", "--scenario", "no/such"], "no/such"),
+    ],
+)
+def test_bad_input_is_one_clear_message_and_code_2(cli: CliRunner, arguments: list[str], told: str) -> None:
+    result = cli.invoke(app, arguments)
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert len(result.stderr.strip().splitlines()) <= 3
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("target", ["live", "nowhere"])
+def test_an_unknown_target_or_clock_is_refused(cli: CliRunner, target: str) -> None:
+    assert cli.invoke(app, ["run", "--target", target]).exit_code == 2
+    assert cli.invoke(app, ["run", "--clock", target]).exit_code == 2
+
+
+def test_a_scenario_file_with_an_unknown_key_names_file_line_and_what_is_allowed(
+    cli: CliRunner, tmp_path: Path
+) -> None:
+    file = tmp_path / "typo.yaml"
+    file.write_text(BROKEN_EXPECTATION.replace("seconds:", "secnds:"))
+
+    for command in ("run", "validate"):
+        result = cli.invoke(app, [command, str(file)])
+        assert result.exit_code == 2
+        assert "typo.yaml" in result.stderr
+        assert re.search(r"\b5\b", result.stderr)
+        assert "secnds" in result.stderr
+        assert "seconds" in result.stderr
+
+
+def test_validate_accepts_a_good_file(cli: CliRunner, failing: Path) -> None:
+    result = cli.invoke(app, ["validate", str(failing)])
+
+    assert result.exit_code == 0
+    assert "1 scenario(s), valid" in result.stdout
+
+
+def test_the_json_document_goes_to_standard_output_alone(cli: CliRunner, failing: Path) -> None:
+    result = cli.invoke(app, ["run", str(failing), "--json", "-", "--jobs", "1"])
+
+    document = json.loads(result.stdout)
+    assert document["counts"]["failed"] == 1
+    assert document["results"][0]["findings"][0]["id"] == "sample.outcome"
+    assert "1 failed" in result.stderr
+
+
+def test_junit_and_json_files_are_written(cli: CliRunner, tmp_path: Path) -> None:
+    junit, document = tmp_path / "r" / "junit.xml", tmp_path / "r" / "run.json"
+    result = cli.invoke(app, ["run", CLEAN, "--junit", str(junit), "--json", str(document), "--jobs", "1"])
+
+    assert result.exit_code == 0
+    assert ElementTree.parse(junit).getroot().iter("testcase")
+    assert json.loads(document.read_text())["results"][0]["outcome"] == "pass"
+
+
+def test_out_keeps_the_clients_files_and_the_trace(cli: CliRunner, tmp_path: Path) -> None:
+    result = cli.invoke(app, ["run", CLEAN, "--out", str(tmp_path), "--keep-traces", "--jobs", "1"])
+
+    assert result.exit_code == 0
+    lines = (tmp_path / CLEAN / "trace.ndjson").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert {"client", "server"} <= {record["side"] for record in records}
+    assert not any("audio" in record and len(str(record["audio"])) > 100 for record in records)
+    assert (tmp_path / CLEAN / "answers" / "RTD_Omni" / "1.json").is_file()
+
+
+def test_fail_fast_stops_at_the_first_that_does_not_pass(cli: CliRunner, failing: Path) -> None:
+    second = failing.with_name("second.yaml")
+    second.write_text(BROKEN_EXPECTATION)
+    result = cli.invoke(app, ["run", str(failing), str(second), "--fail-fast", "--jobs", "1"])
+
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_list_and_show_tell_a_scenario(cli: CliRunner) -> None:
+    listed = cli.invoke(app, ["list", "--json"])
+    shown = cli.invoke(app, ["show", "commit/stall-at-commit"])
+
+    rows = {row["id"]: row for row in json.loads(listed.stdout)}
+    assert rows["commit/stall-at-commit"]["title"] in shown.stdout
+    assert "R13" in shown.stdout
+    assert "stop_reading" in shown.stdout
+    assert len(rows) >= 20
+
+
+def test_the_schema_is_json_schema(cli: CliRunner) -> None:
+    schema = json.loads(cli.invoke(app, ["schema"]).stdout)
+
+    assert "properties" in schema
+
+
+def test_defects_prints_the_catch_and_exits_0(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["defects", "ack-timeout-blank", "--fast", "--jobs", "2"])
+
+    assert result.exit_code == 0
+    assert re.search(r"ack-timeout-blank +caught by \S+: metadata\.ack_timeout \(R3\)", result.stdout)
+    assert "1 of 1 defects caught" in result.stdout
+
+
+def _serve(*arguments: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "conformance", "serve", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline()
+
+
+def test_serve_tells_its_url_answers_and_stops_on_a_signal(tmp_path: Path) -> None:
+    process, line = _serve("--journal", str(tmp_path / "journal.ndjson"))
+    try:
+        match = re.search(r"ws://(127\.0\.0\.1:\d+)/v1/realtime", line)
+        assert match is not None
+        with urllib.request.urlopen(f"http://{match[1]}/health", timeout=10) as answer:
+            assert json.load(answer)["status"] == "healthy"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert "stopped after 0 connection(s)" in output
+
+
+def test_serve_on_a_port_in_use_is_unavailable() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        process, line = _serve("--port", str(taken.getsockname()[1]))
+        _, errors = process.communicate(timeout=20)
+
+    assert line == ""
+    assert process.returncode == 4
+    assert "cannot listen on 127.0.0.1" in errors
+
+
+def test_ctrl_c_ends_in_time_with_a_summary_of_what_ran() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "conformance",
+        "run",
+        "--clock",
+        "real",
+        "--jobs",
+        "1",
+        "drain/outlives-input",
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "CI": "1"}
+    )
+    deadline = time.monotonic() + 20
+    while not _children_or_threads_running(process.pid) and time.monotonic() < deadline:
+        pass
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 130, errors
+    assert "interrupted: only what is listed above ran" in output
+    assert "Traceback" not in errors
+
+
+def _children_or_threads_running(pid: int) -> bool:
+    """Whether the process has connected a socket: the scenario is on its way."""
+    try:
+        links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return False
+    return sum(link.startswith("socket:") for link in links) >= 3
