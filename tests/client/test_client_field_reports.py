@@ -1,6 +1,6 @@
 """Sessions of public bug reports, played against the shipped client (the handed folder `cases`).
 
-A case says what became of the sample: completed; failed (one attempt); stalled (no completed reply, one more try allowed).
+A case says what became of the sample: completed; failed (one attempt); stalled (no completed reply, at most one retry).
 """
 
 from __future__ import annotations
