@@ -300,15 +300,18 @@ def metadata_of(
     }
 
 
-def shape_tail(pcm: bytes, chunk_period_ms: int) -> bytes:
+def shape_tail(pcm: bytes, chunk_period_ms: int) -> memoryview:
     """Drop one sample from a clip that ends on a unit boundary, so that the commit flushes a unit (evaluation.md 6).
 
-    An empty clip stays empty: its commit is the server's to refuse.
+    An empty clip stays empty: its commit is the server's to refuse. The clip is not copied.
     """
-    return pcm[:-2] if len(pcm) % (wire.BYTES_PER_MS * chunk_period_ms) == 0 else pcm
+    whole = memoryview(pcm)
+    return whole[:-2] if len(pcm) % (wire.BYTES_PER_MS * chunk_period_ms) == 0 else whole
 
 
-def clip_units(prepared: Prepared, pcm: bytes, unit_ms: int) -> Iterator[tuple[bytes, tuple[bytes, ...]]]:
+def clip_units(
+    prepared: Prepared, pcm: memoryview, unit_ms: int
+) -> Iterator[tuple[memoryview, tuple[bytes, ...]]]:
     """The clip's appends: PCM of one unit, and at most one JPEG (evaluation.md 2)."""
     unit_bytes = wire.BYTES_PER_MS * unit_ms
     count = -(-len(pcm) // unit_bytes)

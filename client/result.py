@@ -71,8 +71,8 @@ def error_entries(
 ) -> list[str]:
     """The error list, in order. `ack_timeout` is never in it (R4); `close_timeout` only while no reply is complete.
 
-    An unfinished response is the client's observation, not the session's report: it is left out when a timeout is
-    recorded that explains it, and the timeout's text names the response instead (design.md 7).
+    An unfinished response is the client's observation, not the session's report: it is left out when a timeout or a lost
+    connection explains it; the timeout's text names the response instead (design.md 7).
     """
     entries = list(server_errors)
     entries += [text for text in (drain_timeout, stream_timeout) if text is not None]
@@ -80,7 +80,7 @@ def error_entries(
         entries.append(close_timeout)
     entries += [failed_response(r) for r in responses if is_failed(r)]
     unfinished = [r.id for r in responses if r.status is None or r.after_close]
-    if unfinished and drain_timeout is None and stream_timeout is None:
+    if unfinished and drain_timeout is None and stream_timeout is None and broken is None:
         entries.append(f"responses never done: {', '.join(unfinished)}")
     if broken is not None:
         entries.append(broken)

@@ -82,7 +82,7 @@ def session_update(*, model: str, ref_audio: str, instructions: str, extra_body:
 
 
 def append(
-    pcm: bytes,
+    pcm: bytes | memoryview,
     *,
     duration_ms: int,
     audio_end_ms: int,
@@ -133,7 +133,7 @@ def session_close() -> Event:
     return {"type": "session.close"}
 
 
-def base64_fragment(data: bytes) -> orjson.Fragment:
+def base64_fragment(data: bytes | memoryview) -> orjson.Fragment:
     """A JSON string of base64 text, rendered once."""
     return orjson.Fragment(b'"' + pybase64.b64encode(data) + b'"')
 

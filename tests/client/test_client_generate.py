@@ -427,7 +427,7 @@ def test_tail_is_shaped_only_on_a_boundary() -> None:
 
 
 def test_frames_ride_their_units_and_none_is_sent_beyond_the_audio(kit: Any) -> None:
-    units = list(clip_units(kit.clip(2.4), kit.clip(2.4).pcm[:40_000], 1000))
+    units = list(clip_units(kit.clip(2.4), memoryview(kit.clip(2.4).pcm)[:40_000], 1000))
 
     assert [len(pcm) for pcm, _ in units] == [32_000, 8_000]
     assert [len(jpegs) for _, jpegs in units] == [1, 1]

@@ -245,7 +245,7 @@ def test_peer_without_pongs_is_row_14_with_its_text(kit: Any, monkeypatch: pytes
     output, _peer, diagnostics, took_s = request(kit, reply=None, on={COMMIT: commit})
 
     assert output.attempts == 1
-    assert "keep-alive: no pong for 20 s (1011)" in output.error
+    assert output.error == "ConnectionLost: keep-alive: no pong for 20 s (1011)"
     assert diagnostics[0]["row"] == 14
     assert diagnostics[0]["partial_text"] == "The kettle"
     assert took_s < 60

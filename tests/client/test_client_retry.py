@@ -176,6 +176,7 @@ def test_unfinished_response_is_an_entry_only_without_a_timeout_that_explains_it
     assert result(done=False, responses=OPEN).errors == ["responses never done: r1"]
     assert result(done=False, responses=OPEN, drain=DRAIN).errors == [DRAIN]
     assert result(done=False, responses=OPEN, stream=STREAM).errors == [STREAM]
+    assert result(done=False, responses=OPEN, broken="ConnectionLost: x").errors == ["ConnectionLost: x"]
 
 
 def test_cancelled_answer_to_our_own_close_is_no_reported_error() -> None:
