@@ -71,8 +71,8 @@ def error_entries(
 ) -> list[str]:
     """The error list, in order. `ack_timeout` is never in it (R4); `close_timeout` only while no reply is complete.
 
-    An unfinished response is the client's observation, not the session's report: it is left out when a timeout or a lost
-    connection explains it; the timeout's text names the response instead (design.md 7).
+    An unfinished response is the client's observation, not the session's report: it is left out when a timeout or a
+    lost connection explains it; the timeout's text names the response instead (design.md 7).
     """
     entries = list(server_errors)
     entries += [text for text in (drain_timeout, stream_timeout) if text is not None]
