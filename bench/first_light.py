@@ -51,7 +51,7 @@ def sixty_six(replies: int) -> None:
         SampleSpec(
             id=str(360 + n),
             split="RTD_Omni",
-            clip=Clip(seconds=round(rng.uniform(15, 65), 2), frame_bytes=24_000),
+            clip=Clip(seconds=round(rng.uniform(15, 65), 2), frame_bytes=16_000),
         )
         for n in range(66)
     ]
@@ -71,7 +71,7 @@ def sixty_six(replies: int) -> None:
         samples=samples,
         server=ServerSpec(profile="july", reply=script),
         client=ClientSpec(concurrency=8),
-        expect=Expect(),
+        expect=Expect(finishes_within_s=1e6),
     )
     options = RunOptions()
     started = time.perf_counter()

@@ -46,6 +46,8 @@ class Wiring:
         self._names: dict[int, str] = {}
         self._ports: dict[int, int] = {}
         self._witnesses: list[StallWitness] = []
+        self._shared: dict[tuple[str, object, object], Mapping[str, Any]] = {}
+        self._labels: dict[tuple[str, str], str] = {}
 
     def on_connect(self, sock: socket.socket) -> None:
         """Called by the loop in the connecting task: whose socket is this?"""
@@ -66,14 +68,26 @@ class Wiring:
             attempt = self._attempts.get(self._ports[entry.connection])
             self._names[entry.connection] = session_name(attempt, entry.connection)
         side = "fault" if entry.kind == "fault" else "server"
-        what = entry.name if entry.kind == "fault" else f"{entry.kind} {entry.name}"
+        what = self._label(entry.kind, entry.name)
         self._recorder.add(self._names.get(entry.connection, ""), side, what, entry.data)
         if entry.kind == "fault" and entry.data.get("state") == "triggered":
             self._watch(entry)
 
     def on_client_step(self, step: str, fields: Mapping[str, Any]) -> None:
         """What the client itself tells."""
-        self._recorder.add(session_name(self._current_attempt()), "client", step, fields)
+        told: Mapping[str, Any] = {
+            key: value for key, value in fields.items() if key not in ("split", "id", "attempt")
+        }
+        if step in ("sent", "received"):
+            # Most of a run's records are acks that say the same: one mapping serves them all.
+            told = self._shared.setdefault((step, fields["type"], fields["detail"]), told)
+        self._recorder.add(session_name(self._current_attempt()), "client", step, told)
+
+    def _label(self, kind: str, name: str) -> str:
+        label = self._labels.get((kind, name))
+        if label is None:
+            label = self._labels[kind, name] = name if kind == "fault" else f"{kind} {name}"
+        return label
 
     def on_seam(self, name: str, state: str, evidence: dict[str, Any]) -> None:
         """What a seam did."""
