@@ -102,11 +102,10 @@ class MockServer:
         await web.SockSite(self._runner, listener).start()
 
     async def stop(self) -> None:
-        """Release faults, drop every connection, stop listening; a second call does nothing."""
+        """Drop every connection, stop listening; a second call does nothing."""
         runner, self._runner = self._runner, None
         if runner is None:
             return
-        self.release_faults()
         for connection in list(self._live):
             connection.abort()
         if self._live:

@@ -90,6 +90,8 @@ class Connection:
         self._held: HeldReading | None = None
         self._unhandled: list[WSMessage] = []
         self._close_sent = False
+        self._ending = _Ending(transport.get_protocol())
+        transport.set_protocol(self._ending)
 
     # -- the life of a connection
 
@@ -150,13 +152,12 @@ class Connection:
     def _on_lost(self, error: Exception) -> None:
         code = getattr(error, "code", None)
         if isinstance(code, int):  # aiohttp's WebSocketError: the client broke RFC 6455 or a limit
-            rule = {1009: "frame-too-large", 1007: "invalid-utf8"}.get(code, "bad-frame")
+            rule = "frame-too-large" if code == 1009 else "bad-frame"
             self._note("violation", rule, {"section": "1.3", "rule": rule, "detail": str(error)})
             self._ended("server", "close_frame")
             self._write(struct.pack("!H", code), WSMsgType.CLOSE)
             self._transport.close()
-        # aiohttp reports a plain end as a ConnectionResetError of its own making, without an errno
-        self._ended("client", "rst" if getattr(error, "errno", None) is not None else "fin")
+        self._ended("client", "fin" if self._ending.error is None else "rst")
 
     def _over(self) -> None:
         for handle in (self._timer, self._waiting[2] if self._waiting else None):
@@ -322,6 +323,24 @@ class Connection:
         data: Mapping[str, Any],
     ) -> None:
         self._journal.add(self._loop.time(), self.info.number, kind, name, data)
+
+
+class _Ending(asyncio.Protocol):
+    """Stands between the transport and aiohttp's protocol, and keeps what the connection was lost with."""
+
+    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast(asyncio.Protocol, protocol)
+        self.error: Exception | None = None
+        self.data_received = self._protocol.data_received  # type: ignore[method-assign]
+        self.pause_writing = self._protocol.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = self._protocol.resume_writing  # type: ignore[method-assign]
+
+    def eof_received(self) -> bool | None:
+        return self._protocol.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.error = exc
+        self._protocol.connection_lost(exc)
 
 
 def _run_at_once(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -128,6 +128,9 @@ class ServerSession:
             self._handle(event, now_s)
         except Refusal as refusal:
             self.refuse(refusal, event)
+        except UnicodeDecodeError as error:
+            self._out.append(Violation("1.3", "invalid-utf8", str(error)))
+            self._end("invalid_utf8", code=1007)
         self.steps.advance(now_s)
         return self._taken()
 
@@ -311,7 +314,7 @@ class ServerSession:
     def _ignore(self, text: str | bytes) -> None:
         try:
             event = decode(text)
-        except Refusal:
+        except (Refusal, UnicodeDecodeError):
             event = {"type": "(unreadable)"}
         if self.state == "closed":
             self._out.append(Received(event["type"], {"after_close": True}))
@@ -319,10 +322,10 @@ class ServerSession:
         else:
             self._out.append(Received(event["type"], {"ignored": True}))
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, *, code: int | None = None) -> None:
         self.state = "closed"
         self.steps.stop()
-        self._out.append(End(self.profile.close_code, reason))
+        self._out.append(End(code or self.profile.close_code, reason))
 
     def _taken(self) -> list[Output]:
         taken, self._out = self._out, []

@@ -136,6 +136,7 @@ def decode(text: str | bytes) -> Event:
     """A client event with its type normalised.
 
     Raises Refusal: `event_too_large`, `invalid_json` or `bad_event` (protocol.md 11.2).
+    Raises UnicodeDecodeError: it is not UTF-8.
     """
     size = len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode())
     if size > MAX_EVENT_BYTES:
@@ -143,6 +144,8 @@ def decode(text: str | bytes) -> Event:
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
+        if isinstance(text, bytes):
+            text.decode()
         raise Refusal("invalid_json", "Invalid JSON event", section="1.3") from None
     if type(event) is not dict:
         raise Refusal("bad_event", "Duplex event must be a JSON object", section="1.3")

@@ -1,19 +1,25 @@
-"""A client of paper for sessions without I/O."""
+"""A client of paper for sessions without I/O, and a bare one for the wire."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pybase64
 import pytest
+import websockets
 
+from mockserver.app import MockServer
 from mockserver.profiles import PROFILES, Profile
 from mockserver.session import ServerSession
 from mockserver.wire import End, Output, Send, Unit, Violation
+from scenarios.faults import FaultBase
 from scenarios.model import Reply
 
 QUERY = {"duplex": "1", "model": "openbmb/MiniCPM-o-4_5", "autostart": "0", "minicpmo45_native_duplex": "1"}
@@ -145,3 +151,87 @@ def talk() -> MakeTalk:
         return Talk(chosen, replies, QUERY if query is None else query, decision_s)
 
     return make
+
+
+class Bare:
+    """A client that is nothing but `websockets` and a list of what came."""
+
+    def __init__(self, url: str, *, pings: bool = True) -> None:
+        self._url = url
+        self._ping_s = 20 if pings else None
+        self.events: list[tuple[float, dict[str, Any]]] = []
+        self.closed: websockets.ConnectionClosed | None = None
+        self.end_ms = 0
+
+    async def __aenter__(self) -> Bare:
+        self._loop = asyncio.get_running_loop()
+        self.socket = await websockets.connect(
+            f"{self._url}?{urlencode(QUERY)}",
+            compression=None,
+            proxy=None,
+            max_size=None,
+            ping_interval=self._ping_s,
+        )
+        self._reader = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.socket.transport.abort()
+        await self._reader
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                event = json.loads(await self.socket.recv())
+                self.events.append((self._loop.time(), event))
+        except websockets.ConnectionClosed as closed:
+            self.closed = closed
+
+    async def send(self, name: str, **fields: Any) -> None:
+        await self.socket.send(json.dumps({"type": name, **fields}))
+
+    async def open(self) -> None:
+        await self.send("session.update", session=SESSION)
+        await asyncio.sleep(0.01)
+
+    async def append(self, ms: int = 1000, *, frame_bytes: int = 0) -> None:
+        self.end_ms += ms
+        fields: dict[str, Any] = {"audio": pcm(ms), "duration_ms": ms, "audio_end_ms": self.end_ms}
+        if frame_bytes:
+            fields["video_frames"] = [pybase64.b64encode(b"\xff\xd8" + bytes(frame_bytes)).decode()]
+        await self.send("input_audio_buffer.append", **fields)
+
+    async def ended(self) -> None:
+        """Wait for the connection's end."""
+        await asyncio.wait({self._reader}, timeout=1000)
+        assert self._reader.done()
+
+    @property
+    def names(self) -> list[str]:
+        return [event["type"] for _, event in self.events]
+
+    def times(self, name: str) -> list[float]:
+        return [at_s for at_s, event in self.events if event["type"] == name]
+
+
+@asynccontextmanager
+async def serving(*faults: FaultBase, reply: Reply | None = None, **how: Any) -> AsyncIterator[MockServer]:
+    """A started server, stopped at the end."""
+    server = MockServer(
+        profile=how.pop("profile", "july"), replies=[reply] if reply else [], faults=faults, seed=1, **how
+    )
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+def serve() -> Callable[..., AbstractAsyncContextManager[MockServer]]:
+    return serving
+
+
+@pytest.fixture
+def bare() -> type[Bare]:
+    return Bare
