@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from conformance.checks import check_expectations
 from conformance.invariants import check_invariants
 from conformance.observation import Observation
@@ -77,12 +79,13 @@ def inert_reason(unproven: list[FaultReport]) -> str:
 
 def reproduce(scenario_id: str, options: RunOptions) -> str:
     """One command that runs the scenario again the same way."""
+    source = options.files.get(scenario_id)
     parts = [
         "conformance run",
-        f"'{scenario_id}'" if "[" in scenario_id else scenario_id,
+        shlex.quote(scenario_id if source is None else str(source)),
         f"--seed {options.seed}",
     ]
     if options.clock != "virtual":
         parts.append(f"--clock {options.clock}")
-    parts += [f"--dataset {name}={path}" for name, path in sorted(options.datasets.items())]
+    parts += [f"--dataset {shlex.quote(f'{name}={path}')}" for name, path in sorted(options.datasets.items())]
     return " ".join(parts)

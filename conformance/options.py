@@ -23,6 +23,8 @@ class RunOptions:
     """Reference voice; None: one made from the seed."""
     deadlines: Mapping[str, float] = field(default_factory=dict)
     """Overrides of the client's deadlines for every scenario, after the scenario's own."""
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """Files of scenarios that are not of the catalogue, by id; for the command that reproduces a result."""
     keep_trace: bool = False
     """Write the trace of every scenario, not only of those that did not pass."""
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, side_of, 
 from conformance.judgement import judge
 from conformance.observation import Observation, PendingTask, sample_facts
 from conformance.options import ConfigurationError, RunOptions
-from conformance.outcome import Outcome, ScenarioResult
+from conformance.outcome import FaultReport, Outcome, ScenarioResult
 from conformance.seams import Seam, SeamContext, build_seams
 from conformance.targets import mock
 from conformance.trace import Recorder, write_ndjson
@@ -171,9 +172,13 @@ class _Stage:
         self.observation.connections = list(self.server.connections)
         # By position in the scenario, then by connection: the order is the same in every run.
         self.observation.faults = sorted(
-            [*self.wiring.fault_reports(self.observation.scenario), *(seam.report() for seam in self.seams)],
+            [*self.wiring.fault_reports(self.observation.scenario), *self._seam_reports()],
             key=lambda report: (report.index, report.connection or 0),
         )
+
+    def _seam_reports(self) -> list[FaultReport]:
+        reports = [seam.report() for seam in self.seams]
+        return [replace(report, evidence=self.recorder.relative(report.evidence)) for report in reports]
 
     def _stop_after_livelock(self) -> None:
         """The listener must not outlive the scenario; a client that spins on in spite of all is given up."""

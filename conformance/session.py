@@ -17,7 +17,7 @@ from conformance.outcome import Outcome, RunReport, ScenarioResult
 from conformance.pool import spread
 from conformance.report.console import ConsoleReport
 from conformance.requirements import requirement_texts
-from scenarios import load_catalogue, select
+from scenarios import load_catalogue, load_scenarios, select
 from scenarios.model import Scenario
 
 LIBRARIES = (
@@ -77,6 +77,12 @@ def choose(
                 )
             )
     return runnable, skipped
+
+
+def _files_of(patterns: Sequence[str]) -> dict[str, Path]:
+    """Which file each scenario outside the catalogue came from."""
+    files = [Path(pattern) for pattern in patterns if pattern.endswith((".yaml", ".yml"))]
+    return {scenario.id: file for file in files for scenario in load_scenarios(file)}
 
 
 def _datasets_of(scenario: Scenario) -> set[str]:
@@ -152,6 +158,7 @@ def execute(
     scenarios, skipped = choose(patterns, tags, options)
     if options.out is not None:
         options = replace(options, out=options.out.resolve())
+    options = replace(options, files=_files_of(patterns))
     texts = requirement_texts()
     to_stdout = json_path is not None and str(json_path) == "-"
     console = ConsoleReport(sys.stderr if to_stdout else sys.stdout, requirements=texts)

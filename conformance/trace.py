@@ -6,6 +6,7 @@ session's own sequence, so that the same seed gives the same trace (design.md se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,13 +49,21 @@ class Record:
     def line(self) -> str:
         """A line for people."""
         told = " ".join(
-            f"{key}={_short(value)}" for key, value in self.data.items() if value not in (None, "", {})
+            f"{key}={_short(value)}"
+            for key, value in self.data.items()
+            if value not in (None, "", {}) and key not in _SAID_ELSEWHERE
         )
         return f"{self.t_s:10.3f} {self.session or '-':<18} {self.side:<7} {self.what} {told}".rstrip()
 
 
+_SAID_ELSEWHERE = frozenset({"item_id", "session_id", "server_event_seq", "audio_sha"})
+"""Fields that a line for people leaves out; the trace file has them."""
+_LONG_ID = re.compile(r"\bresp-[0-9A-Za-z-]*-(\d+-[0-9a-f]{8})\b")
+
+
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    text = _LONG_ID.sub(r"resp-..\1", text)
     return text if len(text) <= 90 else text[:87] + "..."
 
 
@@ -72,6 +81,13 @@ class Recorder:
         seq = self._seq.get(session, 0) + 1
         self._seq[session] = seq
         self.records.append(Record(round(self.clock() - self.start_s, 6), session, seq, side, what, data))
+
+    def relative(self, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        """Evidence with loop times (`at_s`, `since_s`) counted from the beginning of the scenario."""
+        return {
+            key: round(value - self.start_s, 6) if key in ("at_s", "since_s") else value
+            for key, value in evidence.items()
+        }
 
     def ordered(self) -> list[Record]:
         """All records by time, session, sequence."""

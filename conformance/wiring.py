@@ -69,7 +69,8 @@ class Wiring:
             self._names[entry.connection] = session_name(attempt, entry.connection)
         side = "fault" if entry.kind == "fault" else "server"
         what = self._label(entry.kind, entry.name)
-        self._recorder.add(self._names.get(entry.connection, ""), side, what, entry.data)
+        data = self._recorder.relative(entry.data) if side == "fault" else entry.data
+        self._recorder.add(self._names.get(entry.connection, ""), side, what, data)
         if entry.kind == "fault" and entry.data.get("state") == "triggered":
             self._watch(entry)
 
@@ -91,7 +92,12 @@ class Wiring:
 
     def on_seam(self, name: str, state: str, evidence: dict[str, Any]) -> None:
         """What a seam did."""
-        self._recorder.add(session_name(self._current_attempt()), "fault", name, {"state": state, **evidence})
+        self._recorder.add(
+            session_name(self._current_attempt()),
+            "fault",
+            name,
+            {"state": state, **self._recorder.relative(evidence)},
+        )
 
     def stop_witnesses(self) -> None:
         """Look at no socket any more."""
@@ -110,7 +116,7 @@ class Wiring:
                     positions[report.index],
                     report.connection,
                     report.state,
-                    dict(report.evidence),
+                    self._recorder.relative(report.evidence),
                 )
             )
         return reports
