@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -158,15 +157,8 @@ class MockServer:
         return listener
 
     async def _realtime(self, request: web.Request) -> web.StreamResponse:
-        # No drain limit: a write never waits, so output cannot block reading. No compression: protocol.md 1.3
-        # leaves it open.
-        websocket = web.WebSocketResponse(
-            max_msg_size=MAX_FRAME_BYTES,
-            compress=False,
-            autoclose=False,
-            decode_text=False,
-            writer_limit=sys.maxsize,
-        )
+        # No compression: protocol.md 1.3 leaves it open, and it would cost most of the time.
+        websocket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False)
         await websocket.prepare(request)
         transport = request.transport
         if transport is None:

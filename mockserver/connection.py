@@ -11,7 +11,7 @@ import asyncio
 import socket
 import struct
 from collections import Counter, deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -90,6 +90,7 @@ class Connection:
         self._held: HeldReading | None = None
         self._unhandled: list[WSMessage] = []
         self._close_sent = False
+        self._frames: list[bytes] = []
         self._ending = _Ending(transport.get_protocol())
         transport.set_protocol(self._ending)
 
@@ -136,6 +137,7 @@ class Connection:
             self._take(self._session.receive(message.data, self._loop.time()))
         elif message.type is WSMsgType.PING:
             self._write(message.data, WSMsgType.PONG)
+            self._flush()
         elif message.type is WSMsgType.BINARY:
             self._take(self._session.receive_binary(len(message.data), self._loop.time()))
         elif message.type is WSMsgType.CLOSE:
@@ -147,6 +149,7 @@ class Connection:
             self._ended("client", "close_frame")
             reply = b"" if code == 1005 else struct.pack("!H", code)
             self._write(reply, WSMsgType.CLOSE)
+            self._flush()
         self._transport.close()
 
     def _on_lost(self, error: Exception) -> None:
@@ -156,6 +159,7 @@ class Connection:
             self._note("violation", rule, {"section": "1.3", "rule": rule, "detail": str(error)})
             self._ended("server", "close_frame")
             self._write(struct.pack("!H", code), WSMsgType.CLOSE)
+            self._flush()
             self._transport.close()
         self._ended("client", "fin" if self._ending.error is None else "rst")
 
@@ -238,7 +242,9 @@ class Connection:
                 self._end(action)
             else:
                 assert run is not None
+                self._flush()
                 self._carry_out(run, action)
+        self._flush()
 
     def _carry_out(self, run: FaultRun, action: PauseReading | ResumeReading | Reset | Observed) -> None:
         if isinstance(action, Observed):
@@ -269,12 +275,19 @@ class Connection:
             self._outbox.extendleft(reversed(self.faults.sent(name, self._loop.time())))
 
     def _write(self, payload: bytes, opcode: WSMsgType) -> None:
-        if not self._transport.is_closing():
-            _run_at_once(self._websocket.send_frame(payload, opcode))
+        """Written with what else belongs to this step, by `_flush`: one system call for a group of events."""
+        self._frames.append(_frame(payload, opcode))
+
+    def _flush(self) -> None:
+        if self._frames:
+            frames, self._frames = self._frames, []
+            if not self._transport.is_closing():
+                self._transport.write(b"".join(frames))
 
     def _end(self, end: End) -> None:
         if end.code is None:
             self._ended("server", "tcp_end")
+            self._flush()
             self._transport.close()
             return
         self._ended("server", "close_frame")
@@ -343,14 +356,11 @@ class _Ending(asyncio.Protocol):
         self._protocol.connection_lost(exc)
 
 
-def _run_at_once(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never suspends.
-
-    `send_frame` waits only for compression or when its drain limit is passed; the app sets neither.
-    """
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    coroutine.close()
-    raise RuntimeError("a write to the websocket would have waited")
+def _frame(payload: bytes, opcode: WSMsgType) -> bytes:
+    """One unfragmented frame of a server (RFC 6455 5.2): final, unmasked, uncompressed."""
+    first, length = 0x80 | opcode, len(payload)
+    if length < 126:
+        return struct.pack("!BB", first, length) + payload
+    if length < 1 << 16:
+        return struct.pack("!BBH", first, 126, length) + payload
+    return struct.pack("!BBQ", first, 127, length) + payload
