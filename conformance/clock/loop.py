@@ -11,7 +11,6 @@ import contextvars
 import functools
 import itertools
 import math
-import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -20,13 +19,12 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from conformance.clock.hooks import HookedLoop
 from conformance.clock.network import Network
-from conformance.clock.selector import RestingSelector
+from conformance.clock.selector import Events, RestingSelector
 from conformance.clock.tasks import describe, tasks_of
 from conformance.clock.transport import WatchedTransport
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-Events = list[tuple[selectors.SelectorKey, int]]
 
 LATEST_START_S = 1e7
 """Beyond it a tick of 1e-9 s is lost in the double, and aiohttp's rounding of timeouts shows."""
@@ -147,7 +145,7 @@ class VirtualLoop(HookedLoop):
 
     def _select(self, timeout: float | None) -> Events:
         """What the loop's selector does: look, and if there is nothing to do, come to rest and jump."""
-        events = self._look(0)
+        events = self._poller.poll(0)
         if events or timeout == 0:
             self._empty_told = False
             if time.monotonic() >= self._livelock_at:
@@ -155,24 +153,17 @@ class VirtualLoop(HookedLoop):
             return events
         return self._rest(timeout)
 
-    def _look(self, real_s: float) -> Events:
-        events = self._poller.poll(real_s)
-        for key, mask in events:
-            if mask & selectors.EVENT_WRITE:
-                self._network.written_fd(key.fd)
-        return events
-
     def _rest(self, timeout: float | None) -> Events:
         """Return events as soon as there are any; jump when there can be none before the next timer."""
         while True:
             if self._is_held():
                 return self._wait_for_holds()
             if self._network.moving():
-                events = self._look(self._network_cap_s)
+                events = self._poller.poll(self._network_cap_s)
                 if events:
                     return events
                 self.unrested += self._network.give_up()
-            events = self._look(0)
+            events = self._poller.poll(0)
             if events:
                 return events
             if not self._is_held():  # a signal handler may have taken a hold
@@ -199,7 +190,7 @@ class VirtualLoop(HookedLoop):
 
     def _timers_empty(self) -> Events:
         if self.held:  # overrun, and still the only one that can go on
-            events = self._look(self._hold_cap_s)
+            events = self._poller.poll(self._hold_cap_s)
             if events:
                 return events
         if self.on_timers_empty is not None and not self._empty_told:
@@ -208,7 +199,7 @@ class VirtualLoop(HookedLoop):
             self.call_soon(self.on_timers_empty)
             return []
         # Only a signal or another thread can go on from here.
-        events = self._look(max(0.0, self._livelock_at - time.monotonic()))
+        events = self._poller.poll(max(0.0, self._livelock_at - time.monotonic()))
         if not events and time.monotonic() >= self._livelock_at:
             self._report_livelock()
         return events
@@ -264,11 +255,9 @@ class VirtualLoop(HookedLoop):
         self._clock_moved()  # time spent on a job is no livelock
 
     def _wait_for_holds(self) -> Events:
-        events = self._look(max(0.0, self._hold_mark + self._hold_cap_s - time.monotonic()))
+        events = self._poller.poll(max(0.0, self._hold_mark + self._hold_cap_s - time.monotonic()))
         if not events and time.monotonic() >= self._hold_mark + self._hold_cap_s:
-            self._holds_overrun = (
-                True  # until one of them ends: a thread that never ends must not end the run
-            )
+            self._holds_overrun = True  # until one of them ends: a thread without end must not end the run
             self._report_livelock()
         return events
 

@@ -50,7 +50,6 @@ class Network:
         self._is_reading = is_reading
         self._wants_to_write = wants_to_write
         self._by_pair: dict[Pair, Endpoint] = {}
-        self._by_fd: dict[int, Endpoint] = {}
         self._listening: set[int] = set()
         # Dictionaries as ordered sets. Only what was touched since it was last seen at rest is looked at: to
         # look at every socket before every jump is 18 % of a run.
@@ -65,7 +64,6 @@ class Network:
             return None
         end = Endpoint(sock, sock.fileno(), pair)
         self._by_pair[pair] = end
-        self._by_fd[end.fd] = end
         self._connecting.pop(pair, None)
         return end
 
@@ -73,8 +71,6 @@ class Network:
         """The socket of `end` is about to be closed: its peer must see the end before the clock moves."""
         if self._by_pair.get(end.pair) is end:
             del self._by_pair[end.pair]
-        if self._by_fd.get(end.fd) is end:
-            del self._by_fd[end.fd]
         self._written.pop(end, None)
         self._ended.pop(end, None)
         self.half_closed(end)
@@ -86,13 +82,8 @@ class Network:
             self._ended[peer] = None
 
     def written(self, end: Endpoint) -> None:
+        """The transport of `end` was given bytes. (Those that it keeps back keep `end` from coming to rest.)"""
         self._written[end] = None
-
-    def written_fd(self, fd: int) -> None:
-        """`fd` is writable and its transport is about to write what it had kept back."""
-        end = self._by_fd.get(fd)
-        if end is not None:
-            self._written[end] = None
 
     def listens(self, port: int) -> None:
         self._listening.add(port)
@@ -135,7 +126,7 @@ class Network:
         return moving
 
     def acknowledge_all(self) -> None:
-        for end in self._by_fd.values():
+        for end in self._by_pair.values():
             if end.sock.fileno() != -1:
                 acknowledge_now(end.sock)
 

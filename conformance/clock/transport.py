@@ -16,8 +16,7 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
 
     A subclass of a private class: the alternative, wrapping the socket, would hide from
     `get_extra_info("socket")` the very object that fault evidence is read from. Overridden are three public
-    methods and the one step in which a socket is closed; writes out of the transport's own buffer are seen by
-    the selector (`Network.written_fd`).
+    methods and the one step in which a socket is closed.
     """
 
     def __init__(

@@ -36,16 +36,15 @@ def test_a_task_has_the_side_of_the_context_it_runs_in_and_hands_it_on(make: typ
     async def parent() -> asyncio.Task[None]:
         return asyncio.create_task(child())
 
-    async def main() -> list[Side]:
-        tasks = [
-            await asyncio.create_task(parent(), context=in_side(side))
-            for side in ("client", "server", "harness")
-        ]
-        assert tasks_of(asyncio.get_running_loop(), "client") == [tasks[0]]
-        await asyncio.gather(*tasks)
-        return [side_of(task) for task in tasks]
+    async def main() -> list[tuple[Side, Side]]:
+        sides: tuple[Side, ...] = ("client", "server", "harness")
+        parents = [asyncio.create_task(parent(), context=in_side(side)) for side in sides]
+        children = [await task for task in parents]
+        assert tasks_of(asyncio.get_running_loop(), "client") == [children[0]]
+        await asyncio.gather(*children)
+        return [(side_of(one), side_of(other)) for one, other in zip(parents, children, strict=True)]
 
-    assert loop.run_until_complete(main()) == ["client", "server", "harness"]
+    assert loop.run_until_complete(main()) == [(side, side) for side in ("client", "server", "harness")]
     assert close_loop(loop) == []
 
 

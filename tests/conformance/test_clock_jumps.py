@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conformance.clock import VirtualLoop, close_loop, run_virtual
+from conformance.clock import TimersEmpty, VirtualLoop, close_loop, run_virtual
 
 
 def now() -> float:
@@ -14,12 +14,15 @@ def now() -> float:
 
 
 def test_the_clock_jumps_exactly_to_the_next_timer() -> None:
+    loop = VirtualLoop()
+
     async def main() -> float:
         await asyncio.sleep(0.1)
         await asyncio.sleep(86400 * 3)  # longer than asyncio lets one select() wait
         return now()
 
-    assert run_virtual(main) == 1000.1 + 86400 * 3
+    assert run_virtual(main, loop=loop) == 1000.1 + 86400 * 3
+    assert loop.jumps == 2
 
 
 def test_a_long_wait_costs_one_jump_and_no_real_time() -> None:
@@ -170,12 +173,16 @@ def test_the_clock_starts_at_a_whole_number_below_ten_million(start_s: float) ->
 
 
 def test_a_timer_at_infinity_is_no_timer() -> None:
-    async def main() -> float:
-        asyncio.get_running_loop().call_at(math.inf, print, "never")
-        await asyncio.sleep(1)
-        return now()
+    loop = VirtualLoop()
 
-    assert run_virtual(main) == 1001.0
+    async def main() -> None:
+        loop.call_at(math.inf, print, "never")
+        await asyncio.sleep(1)
+        await loop.create_future()
+
+    with pytest.raises(TimersEmpty):
+        run_virtual(main, loop=loop)
+    assert loop.time() == 1001.0
 
 
 def test_a_timer_that_is_not_a_number_is_refused() -> None:

@@ -88,15 +88,17 @@ async def connected(receive_bytes: int | None = None, send_bytes: int | None = N
         await asyncio.sleep(0.001)
 
 
-def test_bytes_that_do_not_fit_the_window_arrive_before_any_timer() -> None:
+def test_bytes_the_kernel_keeps_back_arrive_before_any_timer() -> None:
     async def main() -> int:
-        async with connected(receive_bytes=16384) as (client, peer):
-            # One segment of 20,000 bytes into a window of 14,000: the kernel sends nothing for 200 ms.
-            client.transport.write(b"x" * 20_000)
+        async with connected() as (client, peer):
+            # Nothing is sent for 200 ms, as when a segment does not fit the peer's window.
+            client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+            client.transport.write(b"ping")
+            assert unsent_bytes(client.sock) == 4
             await asyncio.sleep(0.001)
             return int(peer.got_bytes)
 
-    assert run_virtual(main) == 20_000
+    assert run_virtual(main) == 4
 
 
 def test_bytes_lost_on_the_way_arrive_before_any_timer() -> None:
@@ -150,18 +152,14 @@ def test_a_writer_held_up_by_late_acknowledgements_goes_on_before_any_timer() ->
         short: list[tuple[int, int]] = []
         async with connected(receive_bytes=100_000, send_bytes=4096) as (client, peer):
             sent = 0
-            for size in [10, 42_000, 1000, 20_000, 9000, 42_000, 5000, 10] * 4:
-                peer.transport.pause_reading()
+            for size in [100] * 40 + [100, 30_000, 12_000, 7000] * 10:
                 client.transport.write(b"x" * size)
                 sent += size
-                await asyncio.sleep(1)
-                peer.transport.write(
-                    b"answer"
-                )  # puts the kernel into its interactive mode: late acknowledgements
-                peer.transport.resume_reading()
                 await asyncio.sleep(0.001)
                 if peer.got_bytes != sent:
                     short.append((peer.got_bytes, sent))
+                peer.transport.write(b"answer")  # a dialogue: the kernel keeps acknowledgements back
+                await asyncio.sleep(1)
         return short
 
     assert run_virtual(main) == []
@@ -189,6 +187,24 @@ def test_five_hundred_stalls_end_at_the_instant_of_their_resume() -> None:
 
     assert run_virtual(main, loop=loop) == []
     assert loop.unrested == []
+
+
+def test_a_long_stall_that_ends_is_not_overtaken_by_a_timer() -> None:
+    async def main() -> int:
+        async with connected(receive_bytes=4096, send_bytes=4096) as (client, peer):
+            peer.transport.pause_reading()
+            client.transport.write(b"x" * 20_000)
+            for _ in range(10):
+                await asyncio.sleep(10)
+            with packets_lost_for_a_while(client.sock):  # the news that there is room again
+                peer.transport.resume_reading()
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                assert 0 < peer.got_bytes < 20_000
+            await asyncio.sleep(0.001)
+            return int(peer.got_bytes)
+
+    assert run_virtual(main) == 20_000
 
 
 def test_a_peer_that_does_not_read_holds_nothing_up() -> None:
@@ -247,6 +263,7 @@ def test_a_socket_closed_behind_its_transport_does_not_stop_the_loop() -> None:
 
     async def main() -> float:
         async with connected() as (client, _peer):
+            client.transport.pause_reading()  # else poll() would tell
             client.transport.write(b"last words")
             client.sock.close()
             await asyncio.sleep(5)

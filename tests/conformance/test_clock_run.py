@@ -91,7 +91,14 @@ def test_leaks_are_let_pass_where_they_are_allowed() -> None:
 
 def test_what_ends_at_the_last_instant_is_no_leak() -> None:
     async def main() -> None:
-        ending = asyncio.create_task(asyncio.sleep(5))
+        async def end_slowly() -> None:
+            try:
+                await asyncio.sleep(5)
+            finally:
+                for _ in range(10):
+                    await asyncio.sleep(0)
+
+        ending = asyncio.create_task(end_slowly())
         await asyncio.sleep(0)
         ending.cancel()
 
