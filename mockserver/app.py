@@ -117,8 +117,7 @@ class MockServer:
             connection.release()
 
     def fault_reports(self) -> list[FaultReport]:
-        """What each fault did on each connection in its scope; one report without a connection where there
-        was none."""
+        """What each fault did on each connection in its scope; without a connection where there was none."""
         reports = [run.report() for run in self.fault_runs]
         reached = {report.index for report in reports}
         reports += [
@@ -146,8 +145,7 @@ class MockServer:
                 if isinstance(spec, StopReading) and spec.buffer_bytes
             ]
             if sizes:
-                # Accepted sockets inherit it, and the window scale is settled in the handshake: it must stand
-                # before listen.
+                # Accepted sockets inherit it, and the handshake settles the window scale: before listen.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(sizes))
             listener.bind(self._address)
             listener.setblocking(False)

@@ -193,8 +193,7 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
 
 
 def session_object(config: Config, state: Event, told_capabilities: Event) -> Event:
-    """The `session` of `session.created` and `session.updated`: server keys, then the client's own that are
-    not among them.
+    """The `session` of `session.created` and `session.updated`: the server's keys, then what else the client sent.
 
     Args:
         state: `id`, `epoch`, `turn_id`, `playback` and the like, which change while the session lives.

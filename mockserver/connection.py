@@ -1,8 +1,7 @@
 """One connection: frames in, events out in order, faults carried out, the journal kept.
 
-Reading is never blocked by output: writing never waits, what the peer does not take stays in the transport's
-buffer. There is
-one outbox, worked off in order, and one place that waits.
+Reading is never blocked by output: writing never waits, what the peer does not take stays in the transport's buffer.
+There is one outbox, worked off in order, and one place that waits.
 """
 
 from __future__ import annotations
@@ -49,9 +48,8 @@ class ConnectionInfo:
     ended_by: Literal["client", "server"] | None = None
     """Who ended it first; None while it is open."""
     how: Literal["close_frame", "fin", "rst", "tcp_end", "reset"] | None = None
-    """close_frame, fin, rst: the client's close frame, TCP end or reset. tcp_end: ours without a close frame.
-    reset: our RST.
-    With `ended_by` server, close_frame is ours."""
+    """close_frame: of the one who ended it. fin, rst: the client's TCP end or reset. tcp_end: ours, without a close
+    frame. reset: our RST."""
     client_close_code: int | None = None
     """Code of the client's close frame, also when it answers ours; 1005 when it had none."""
     session_id: str = ""

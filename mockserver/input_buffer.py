@@ -62,8 +62,7 @@ class InputBuffer:
         return self._cut("append", UNIT_SAMPLES)
 
     def flush(self) -> Submission | None:
-        """What a commit after speech submits: everything buffered as one submission with at most one frame; None on a
-        unit boundary."""
+        """What a commit after speech submits: all of it as one submission with at most one frame; None if nothing."""
         return self._cut("commit", self.samples) if self.samples else None
 
     def clear(self) -> None:

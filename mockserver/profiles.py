@@ -29,6 +29,8 @@ class Dialect:
     """`session.close` ends an open response with a cancelled done group; otherwise silently."""
     closed_flat: bool
     """`session.closed` carries `session_id` and `reason` at its top level."""
+    tells_idle: bool
+    """An idle session is closed with `session.closed`; otherwise the socket is dropped without an event."""
     checks_acks: bool
     """The errors of protocol.md 8.3 exist."""
 
@@ -46,6 +48,7 @@ DIALECT_J = Dialect(
     truncated_on_cancel=True,
     cancels_on_close=True,
     closed_flat=False,
+    tells_idle=True,
     checks_acks=False,
 )
 DIALECT_N = Dialect(
@@ -61,6 +64,7 @@ DIALECT_N = Dialect(
     truncated_on_cancel=False,
     cancels_on_close=False,
     closed_flat=True,
+    tells_idle=False,
     checks_acks=True,
 )
 

@@ -25,9 +25,8 @@ def unread_bytes(sock: socket.socket) -> int:
 class HeldReading:
     """A transport whose reading is paused and stays paused, whoever else resumes it.
 
-    aiohttp resumes reading by itself when its own queue had paused it and is drained; while this holds, such
-    a call is remembered as
-    the wish it is and does nothing.
+    aiohttp resumes reading by itself when its own queue had paused it and is drained; while this holds, such a call
+    does nothing.
 
     Args:
         transport: a selector transport of asyncio.
@@ -50,8 +49,7 @@ class HeldReading:
         # The transport is a plain object: its own method is shadowed as long as the hold lasts.
         transport.resume_reading = self._not_now  # type: ignore[method-assign]
         if lay_unread is not None:
-            # Wait for the first unread byte on a second descriptor of the same socket: the transport owns the
-            # first one.
+            # The first unread byte is waited for on a second descriptor: the first one is the transport's.
             self._watch_fd = os.dup(sock.fileno())
             self._loop.add_reader(self._watch_fd, self._bytes_came)
 

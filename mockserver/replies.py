@@ -42,8 +42,7 @@ class Decision:
 
 
 def split_text(text: str, units: int) -> list[str]:
-    """A text in `units` pieces that joined give it back; cut at word boundaries, each space kept with the
-    word before it.
+    """A text in `units` pieces that joined give it back, cut at word boundaries, each space with the word before it.
 
     Words are spread evenly; with fewer words than units some pieces are empty, never the first.
     """

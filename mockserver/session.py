@@ -6,7 +6,7 @@ Sections in comments are of protocol.md.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from mockserver import opening
@@ -44,9 +44,8 @@ class ServerSession:
     """A scripted session.
 
     Every method that takes `now_s` returns what the server does at that time, in order. Events still lack their
-    `event_id` and `server_event_seq`: `stamp` adds them when they are written, so that an injected event
-    takes its place
-    in the sequence and a suppressed one leaves no gap.
+    `event_id` and `server_event_seq`: `stamp` adds them when they are written, so that an injected event takes its
+    place in the sequence and a suppressed one leaves no gap.
 
     Args:
         profile: dialect and step loop.
@@ -87,7 +86,6 @@ class ServerSession:
             continues=profile.silence_continuation,
             decide=self._decide,
             forward=self._forward,
-            owner=self._owner,
             input_waits=lambda: self.input.buffer.samples > 0,
             new_silence=lambda: silence(self.epoch),
         )
@@ -171,7 +169,10 @@ class ServerSession:
                 and self.config
                 and now_s >= self._last_frame_s + self.config.idle_timeout_s
             ):
-                self.close("timeout", told_reason="timeout")
+                if self.dialect.tells_idle:
+                    self.close("timeout", told_reason="timeout")
+                else:
+                    self._end("timeout")
         return self._taken()
 
     def stamp(self, send: Send) -> Event:
@@ -229,8 +230,7 @@ class ServerSession:
         self.response = None
 
     def cancel_response(self, reason: str) -> None:
-        """The open response is cancelled: epoch + 1, truncated where the dialect says it, cancelled done
-        group (9.1)."""
+        """The open response is cancelled: epoch + 1, truncated where the dialect says so, done group (9.1)."""
         response = self.response
         assert response is not None
         self.advance_epoch()
@@ -331,9 +331,6 @@ class ServerSession:
         taken, self._out = self._out, []
         return taken
 
-    def _owner(self) -> Hashable:
-        return (self.epoch, self.response.id if self.response else ("turn", self.turn_id))
-
     def _decide(self, index: int, submission: Submission) -> Decision:
         assert self.config is not None
         stale = submission.epoch != self.epoch
@@ -348,16 +345,16 @@ class ServerSession:
         self._out.append(Unit(index, data))
         return decision
 
-    def _forward(self, unit: Decided) -> Hashable | None:
-        """The events of a decision (6.4); returns whose silence would follow."""
+    def _forward(self, unit: Decided) -> bool:
+        """The events of a decision (6.4); true when the turn goes on."""
         decision = unit.decision
         if unit.submission.epoch != self.epoch:
-            return None
+            return False
         if decision.kind == "listen":
             if self.response is not None:
-                return self._owner()
+                return True
             self.listen("model_listen")
-            return None
+            return False
         if decision.starts and self.response is not None:
             self.finish_response("completed", None)
         if decision.text or decision.audio_ms:
@@ -366,7 +363,7 @@ class ServerSession:
             assert self.response is not None
             self.emit_all(self.response.deltas(decision.text, decision.audio_ms, end_of_turn=decision.ends))
         if not decision.ends:
-            return self._owner()
+            return True
         if self.response is None:
             self.listen("model_turn_completed_without_output")
         else:
@@ -374,7 +371,7 @@ class ServerSession:
             self.finish_response(decision.status, reason)
         self.turn_id += 1
         self._units_in_turn = 0
-        return None
+        return False
 
     def _open_response(self) -> None:
         assert self.config is not None

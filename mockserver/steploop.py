@@ -1,18 +1,16 @@
 """The step loop: units are decided one after another, decisions go out in order, silence continues an open reply.
 
-Time is passed in. The rules are protocol.md 6.2, 6.4, 6.5 and 6.6: the model takes a fixed time a unit; the task that
-forwards its decisions waits one whole period after a speaking segment before the server submits a unit of
-silence, and
-while it waits nothing behind it goes out. The wait is not entered while samples are buffered, and its continuation is
-abandoned, not postponed, when an append was submitted in the meantime, when samples are buffered at its end,
-or when the reply it was
-for is no longer the open one.
+Time is passed in. The rules are protocol.md 6.2, 6.4, 6.5 and 6.6: the model takes a fixed time a unit. The task that
+forwards its decisions waits one whole period after a speaking segment before the server submits a unit of silence,
+and while it waits nothing behind it goes out. The wait is not entered while samples are buffered. Its continuation is
+abandoned, not postponed, when an append was submitted in the meantime, when samples are buffered at its end, or when
+the reply it was for was cancelled.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mockserver.input_buffer import UNIT_SAMPLES, Submission
@@ -37,7 +35,6 @@ class _Hold:
 
     until_s: float
     submissions: int
-    owner: Hashable
 
 
 class StepLoop:
@@ -47,9 +44,7 @@ class StepLoop:
         decision_s: model time a unit takes.
         continues: the server makes silence (protocol.md 6.5).
         decide: called once a unit in order, when its model time is over.
-        forward: called once a decided unit in order; returns whose silence would follow (the open response or model
-            turn), or None when nothing continues.
-        owner: whose silence would be made now.
+        forward: called once a decided unit in order; true when its turn goes on, so that silence would follow.
         input_waits: samples are buffered.
     """
 
@@ -59,8 +54,7 @@ class StepLoop:
         decision_s: float,
         continues: bool,
         decide: Callable[[int, Submission], Decision],
-        forward: Callable[[Decided], Hashable | None],
-        owner: Callable[[], Hashable | None],
+        forward: Callable[[Decided], bool],
         input_waits: Callable[[], bool],
         new_silence: Callable[[], Submission],
     ) -> None:
@@ -68,7 +62,6 @@ class StepLoop:
         self._continues = continues
         self._decide = decide
         self._forward = forward
-        self._owner = owner
         self._input_waits = input_waits
         self._new_silence = new_silence
         self._computing: deque[tuple[float, Submission]] = deque()
@@ -108,9 +101,9 @@ class StepLoop:
                     return
                 self._end_hold(self._hold, now_s)
             elif self._out:
-                owner = self._forward(self._out.popleft())
-                if owner is not None and self._continues and not self._input_waits():
-                    self._hold = _Hold(now_s + PERIOD_S, self.submissions, owner)
+                goes_on = self._forward(self._out.popleft())
+                if goes_on and self._continues and not self._input_waits():
+                    self._hold = _Hold(now_s + PERIOD_S, self.submissions)
             else:
                 return
 
@@ -119,12 +112,12 @@ class StepLoop:
         self._stopped = True
 
     def release(self) -> None:
-        """The reply a wait was for was cancelled: what waits behind it goes out at the next `advance`."""
+        """The reply that a wait was for is gone: what waits behind it goes out at the next `advance`."""
         self._hold = None
 
     def _end_hold(self, hold: _Hold, now_s: float) -> None:
         self._hold = None
-        if hold.submissions == self.submissions and not self._input_waits() and hold.owner == self._owner():
+        if hold.submissions == self.submissions and not self._input_waits():
             self.submit(self._new_silence(), now_s)
 
 

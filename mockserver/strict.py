@@ -1,9 +1,7 @@
-"""The strict reader: what protocol.md forbids a client although the real server lets it pass, or answers it
-some other way.
+"""The strict reader: what protocol.md forbids a client although the real server lets it pass, or answers otherwise.
 
-An event the server refuses with an `error` is a violation by itself (`ServerSession` says so); here stands
-the rest. It
-never changes what goes over the wire.
+An event that the server refuses with an `error` is a violation by itself (`ServerSession` says so); here stands the
+rest. It never changes what goes over the wire.
 """
 
 from __future__ import annotations
@@ -114,7 +112,9 @@ class StrictReader:
         if after_commit and append.audio and append.speech(event, silence_rms):
             found.append(
                 Violation(
-                    "evaluation.md 8", "speech-after-commit", "an append after the commit counts as speech"
+                    "5.2; evaluation.md 8",
+                    "speech-after-commit",
+                    "an append after the commit counts as speech",
                 )
             )
         return found

@@ -14,12 +14,10 @@ class ErrorEvent(Fault):
     """The server sends an `error` event; the session goes on.
 
     Wire: one `error` at the trigger: before the answers to a received event, behind a sent one. Without a
-    trigger right after
-        `session.updated`.
+        trigger right after `session.updated`.
     Parameters: `code` (None sends null), `message`, `shape` (`nested` or `flat`, protocol.md 11.1).
     Survive: the sample fails with this error, in one attempt, whatever timeouts stand beside it;
-    `playback_ack_too_late` alone is
-        harmless.
+        `playback_ack_too_late` alone is harmless.
     """
 
     name: ClassVar[str] = Spec.name

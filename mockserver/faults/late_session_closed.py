@@ -14,12 +14,10 @@ class LateSessionClosed(Fault):
     """`session.closed` comes late.
 
     Wire: the event is written `delay_s` after the session gave it out, and the connection ends after it. The
-    socket is read
-        and pings are answered meanwhile.
+        socket is read and pings are answered meanwhile.
     Parameters: `delay_s` (seconds).
-    Survive: wait `Deadlines.close_s`; an answer within it is a clean close, whatever the outer deadline;
-    later, record the
-        timeout and force the transport.
+    Survive: wait `Deadlines.close_s`; an answer within it is a clean close, whatever the outer deadline; later,
+        record the timeout and force the transport.
     """
 
     name: ClassVar[str] = Spec.name

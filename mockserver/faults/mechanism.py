@@ -29,8 +29,7 @@ class Fault:
         return []
 
     def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:
-        """An event, or the end, is about to go out while the fault is active: what goes out instead; None:
-        just that."""
+        """What goes out instead of an event, or of the end, while the fault is active; None: just that."""
         return None
 
     def finish(self, now_s: float) -> list[Action]:

@@ -27,12 +27,12 @@ class NeverDone(Fault):
     """A reply's done group, `response.done` included, is never sent.
 
     Wire: created group and deltas go out; of the done group nothing does (its `conversation.item.done` and
-    `rate_limits.updated`
-        neither), also when the reply is cancelled by `session.close`. The reply is over for the server: it
-        listens on the units
-        after it. Without a trigger every reply; with one the replies that end after it.
+        `rate_limits.updated` neither), also when the reply is cancelled by `session.close`. The reply is over
+        for the server: it listens on the units after it. Without a trigger every reply; with one the replies
+        that end after it.
     Parameters: none.
-    Survive: give up the drain at its window, record `drain_timeout` naming the open response, tear down in time.
+    Survive: give up the drain at its window, record `drain_timeout` naming the open response, tear down in
+        time.
     """
 
     name: ClassVar[str] = Spec.name

@@ -14,11 +14,10 @@ class NoSessionClosed(Fault):
     """`session.close` is read and never answered.
 
     Wire: neither `session.closed` nor the end of the connection; the cancelled done group of an open response
-    still goes
-        out. The socket is read and pings are answered.
+        still goes out. The socket is read and pings are answered.
     Parameters: none.
     Survive: give up after `Deadlines.close_s`, record `close_timeout`, abort the transport; a finished reply
-    stays published.
+        stays published.
     """
 
     name: ClassVar[str] = Spec.name

@@ -16,7 +16,7 @@ class NoSessionCreated(Fault):
     Wire: no event at all goes out and the connection is not ended; the socket is read and pings are answered.
     Parameters: none.
     Survive: give up after `Deadlines.created_s`, name the handshake as what timed out, close or abort within
-    the teardown's bound.
+        the teardown's bound.
     """
 
     name: ClassVar[str] = Spec.name

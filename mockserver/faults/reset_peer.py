@@ -15,8 +15,8 @@ DELIVERY_S = 0.001
 class ResetPeer(Fault):
     """The peer resets the TCP connection.
 
-    Wire: a RST instead of a closing handshake; what the server had not yet written is lost. Without a trigger at
-        once after the upgrade; at a received event before its answers; behind a sent event 1 ms later, with
+    Wire: a RST instead of a closing handshake; what the server had not yet written is lost. Without a trigger
+        at once after the upgrade; at a received event before its answers; behind a sent event 1 ms later, with
         nothing in between.
     Parameters: none.
     Survive: treat it as a lost connection at once: no write, no ack, no close on the dead socket; keep what a

@@ -11,6 +11,7 @@ import pytest
 from conformance.clock import VirtualLoop, run_virtual
 from mockserver.app import MockServer
 from mockserver.faults import FAULTS, Fault, FaultReport
+from mockserver.reading import HeldReading
 from scenarios.faults import FAULTS as SPECS
 from scenarios.faults import (
     ErrorEvent,
@@ -268,26 +269,32 @@ def test_a_stop_at_an_event_that_never_comes_stays_armed(serve: Any, bare: Any) 
     assert run_virtual(main).state == "armed"
 
 
-def test_reading_stays_paused_although_aiohttp_resumes_it(serve: Any, bare: Any) -> None:
+def test_reading_stays_paused_although_aiohttp_resumes_it(serve: Any, bare: Any, monkeypatch: Any) -> None:
     """aiohttp pauses a connection whose frames pile up, and resumes it once they have been taken from its queue."""
-    fault = StopReading(on=On(received="session.heartbeat"), buffer_bytes=None)
+    fault = StopReading(on=On(received="session.heartbeat"), buffer_bytes=None, proof="unread")
+    wishes: list[int] = []
+    monkeypatch.setattr(HeldReading, "_not_now", lambda held: wishes.append(1))
+    payload = b'{"type":"session.heartbeat"}'
+    heartbeat = bytes([0x81, 0x80 | len(payload), 0, 0, 0, 0]) + payload  # masked with zeros
+    ping = bytes([0x89, 0x80, 0, 0, 0, 0])
 
     async def main() -> Any:
         async with serve(fault) as server, bare(server.url) as client:
             await client.open()
-            for _ in range(600):  # one burst, above aiohttp's limit; it is read in one go
-                await client.send("session.heartbeat", pad="x" * 300)
+            client.socket.transport.write(heartbeat + ping * 6000)  # read in one go, above aiohttp's limit
             await asyncio.sleep(1)
-            for _ in range(5):
-                await client.send("session.heartbeat")
-                await asyncio.sleep(1)
+            await client.send("session.heartbeat")
+            await asyncio.sleep(3)
             info = server.connections[0]
-            before = info.received["session.heartbeat"]
+            before, report = info.received["session.heartbeat"], only(server)
             server.release_faults()
             await asyncio.sleep(1)
-            return before, info.received["session.heartbeat"]
+            return before, info.received["session.heartbeat"], report
 
-    assert run_virtual(main) == (1, 605)
+    before, after, report = run_virtual(main)
+    assert wishes, "aiohttp never resumed: the test shows nothing"
+    assert (before, after) == (1, 2)
+    assert report.state == "observed"
 
 
 def test_pings_are_not_answered_while_reading_is_stopped(serve: Any, bare: Any) -> None:
@@ -359,6 +366,18 @@ def test_a_reset_after_the_peer_has_gone_proves_nothing(serve: Any, bare: Any) -
             return only(server)
 
     assert run_virtual(main).state == "armed"
+
+
+def test_a_reset_of_a_peer_that_had_ended_the_connection_unseen_proves_nothing(serve: Any, bare: Any) -> None:
+    async def main() -> Any:
+        async with serve(StopReading(at_s=1), ResetPeer(at_s=5)) as server:
+            async with bare(server.url) as client:
+                await client.open()
+                await asyncio.sleep(2)
+            await asyncio.sleep(10)
+            return server.fault_reports()[1]
+
+    assert run_virtual(main).state == "triggered"
 
 
 # -- faults of the session

@@ -151,6 +151,7 @@ def test_cancel_sends_the_cancelled_done_group_and_drops_what_was_queued(talk: A
         "reason": "barge_in",
     }
     assert len(t.of(PAIR[0])) == 1
+    assert t.of("response.listen") == []  # nor a decision of a unit from before the cancel
     assert t.session.epoch == 1
 
 
@@ -262,3 +263,10 @@ def test_the_newer_dialect_is_data(talk: Any) -> None:
     assert "response.output_audio_transcript.done" in t.names
     assert t.errors == ["playback_item_not_found"]
     assert t.events[-1]["reason"] == "client_close"
+
+
+def test_an_idle_session_of_the_newer_dialect_is_dropped_without_an_event(talk: Any) -> None:
+    newer = replace(PROFILES["july"], name="newer", dialect=DIALECT_N, close_code=1000)
+    t = talk(profile=newer, query={}).open().forget().until(300)
+
+    assert (t.names, len(t.ends)) == ([], 1)

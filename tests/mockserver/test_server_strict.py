@@ -64,13 +64,13 @@ def test_missing_informational_fields_are_no_violation(talk: Any) -> None:
 def test_speech_after_the_commit_is_a_violation(talk: Any, fields: Any, bad: bool) -> None:
     t = talk().open().append().commit().append(loud=True, **fields)
 
-    assert t.violations == (["evaluation.md 8 speech-after-commit"] if bad else [])
+    assert t.violations == (["5.2; evaluation.md 8 speech-after-commit"] if bad else [])
 
 
 def test_silence_marked_as_speech_after_the_commit_is_a_violation(talk: Any) -> None:
     t = talk().open().append().commit().append(loud=False, is_speech=True)
 
-    assert t.violations == ["evaluation.md 8 speech-after-commit"]
+    assert t.violations == ["5.2; evaluation.md 8 speech-after-commit"]
 
 
 @pytest.mark.parametrize("name", ["input_audio_buffer.append", "playback.ack", "session.close", "no.such"])
