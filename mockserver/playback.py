@@ -64,7 +64,7 @@ class Ledger:
         return self._cursors.get(response_id or "", Cursor())
 
     def acknowledge(self, response_id: str, played_ms: int, committed_ms: int, *, active: bool) -> Event:
-        """Take an ack and tell the positions after it. The cursor of a finished reply goes once it was heard in full."""
+        """Take an ack, tell the positions after it. The cursor of a finished reply goes once it was heard in full."""
         cursor = self._cursors.setdefault(response_id, Cursor())
         cursor.played_ms = max(cursor.played_ms, played_ms)
         cursor.committed_ms = max(cursor.committed_ms, committed_ms)

@@ -51,8 +51,9 @@ async def session(client: Any, *, close: bool = True) -> None:
 # -- the mechanism
 
 
-def test_the_server_plays_every_fault_that_is_not_a_seam() -> None:
-    assert set(FAULTS) == {name for name, spec in SPECS.items() if spec.layer is not Layer.SEAM}
+def test_the_server_plays_every_fault_of_transport_session_and_response() -> None:
+    layers = (Layer.TRANSPORT, Layer.SESSION, Layer.RESPONSE)
+    assert set(FAULTS) == {name for name, spec in SPECS.items() if spec.layer in layers}
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
@@ -254,6 +255,19 @@ def test_a_stop_with_nothing_sent_after_it_leaves_nothing_unread_and_proves_noth
     async def main() -> Any:
         async with serve(StopReading(on=AT_COMMIT, proof="unread")) as server, bare(server.url) as client:
             await session(client, close=False)
+            return only(server)
+
+    assert run_virtual(main).state == "triggered"
+
+
+def test_a_peer_that_leaves_without_a_byte_proves_nothing(serve: Any, bare: Any) -> None:
+    """The end of a connection makes its socket readable, too."""
+
+    async def main() -> Any:
+        async with serve(StopReading(on=AT_COMMIT, proof="unread")) as server:
+            async with bare(server.url, pings=False) as client:
+                await session(client, close=False)
+            await asyncio.sleep(5)
             return only(server)
 
     assert run_virtual(main).state == "triggered"

@@ -155,6 +155,12 @@ def test_cancel_sends_the_cancelled_done_group_and_drops_what_was_queued(talk: A
     assert t.session.epoch == 1
 
 
+def test_a_cancel_ends_the_wait_for_the_cancelled_reply(talk: Any) -> None:
+    t = speaking(talk).send("response.cancel").until(0.2).append().until(5)
+
+    assert t.times("response.listen") == [0.25]
+
+
 def test_cancel_of_what_is_not_active_is_refused_or_ignored(talk: Any) -> None:
     t = speaking(talk).until(5)
     rid = t.of("response.created")[0]["response_id"]
