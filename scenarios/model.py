@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import AfterValidator, BaseModel, Field, SerializeAsAny, model_validator
 
-from scenarios.errors import Broken, impossible
+from scenarios.errors import Broken
 from scenarios.faults import FaultBase
+from scenarios.forms import STRICT, LogMatcher, Matcher, SafeId, hold, holding
 from scenarios.rules import (
     SINGLE_SAMPLE_ID,
     clip_rules,
     cross_rules,
     deadline_rules,
+    diagnostics_rules,
     distinct,
     expect_rules,
-    log_matcher,
-    matcher,
     metadata_rules,
     reply_rules,
     requirement,
     run_rules,
-    safe_id,
 )
 
 ProfileName = Literal["july", "input-driven"]
@@ -35,24 +33,10 @@ connection was made.
 """
 
 
-def _hold(broken: Iterable[Broken]) -> None:
-    """Raise what is broken, all of it at once."""
-    if found := list(broken):
-        raise impossible(found)
-
-
-def _holding(rules: Callable[[Any], Iterable[Broken]]) -> AfterValidator:
-    def check(value: Any) -> Any:
-        _hold(rules(value))
-        return value
-
-    return AfterValidator(check)
-
-
 class Strict(BaseModel):
     """Unknown keys are errors; values do not change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = STRICT
 
 
 class Clip(Strict):
@@ -78,11 +62,8 @@ class Clip(Strict):
 
     @model_validator(mode="after")
     def _made_or_taken(self) -> Self:
-        _hold(clip_rules(self))
+        hold(clip_rules(self))
         return self
-
-
-SafeId = Annotated[str, AfterValidator(safe_id)]
 
 
 class SampleSpec(Strict):
@@ -112,7 +93,7 @@ class Reply(Strict):
     @model_validator(mode="after")
     def _visible(self) -> Self:
         if not self.text.strip() and self.audio_ms == 0:
-            _hold([Broken(("text",), "no text and no audio", "a reply says or plays something")])
+            hold([Broken(("text",), "no text and no audio", "a reply says or plays something")])
         return self
 
 
@@ -126,27 +107,20 @@ class ServerSpec(Strict):
 
     @model_validator(mode="after")
     def _replies_follow_each_other(self) -> Self:
-        _hold(reply_rules(self.reply))
+        hold(reply_rules(self.reply))
         return self
 
 
 class ClientSpec(Strict):
     """Settings of the built-in client."""
 
-    deadlines: Annotated[dict[str, float], _holding(deadline_rules)] = {}
+    deadlines: Annotated[dict[str, float], holding(deadline_rules)] = {}
     """Overrides fields of the client's deadlines by name, in seconds (scenarios.names.DEADLINES)."""
     pace: Literal["realtime", "as-fast-as-possible"] = "realtime"
     defer_artifacts: bool = True
     concurrency: Annotated[int, Field(ge=1, le=64)] = 1
     cancel_at_s: Annotated[float, Field(gt=0)] | None = None
     """The harness cancels the whole client run at this time (seconds since its start)."""
-
-
-Matcher = Annotated[Any, AfterValidator(matcher)]
-"""A literal; `set` (a non-empty string, list or a true value); null; or one mapping of
-`contains`, `not_contains`, `at_least`, `at_most`, `one_of`, all of which must hold."""
-LogMatcher = Annotated[Any, AfterValidator(log_matcher)]
-"""A whole message, or a matcher in mapping form."""
 
 
 class SampleExpect(Strict):
@@ -161,16 +135,30 @@ class SampleExpect(Strict):
     """All sentences of the published answer joined by spaces."""
     sentences: Matcher = "unchecked"
     """Number of sentences."""
+    first_start_s: Matcher = "unchecked"
+    """Start of the first sentence, in seconds of the input clock; null: there is none."""
+    last_end_s: Matcher = "unchecked"
+    """End of the last sentence, in seconds of the input clock; null: there is none."""
+    late_text: Matcher = "unchecked"
+    """Sentences of late replies, which stand in the metadata alone, joined by spaces."""
+    anomalies: dict[str, Matcher] = {}
+    """How often the metadata count an oddity of the server; one that is not there counts 0."""
     latency_s: Matcher = "unchecked"
     """Latency of the reported attempt."""
-    metadata: Annotated[dict[str, Matcher], _holding(metadata_rules)] = {}
+    metadata: Annotated[dict[str, Matcher], holding(metadata_rules)] = {}
+    attempt_files: Matcher = "unchecked"
+    """Number of diagnostics files: one for each failed or retried attempt."""
+    first_attempt: Annotated[dict[str, Matcher], holding(diagnostics_rules)] = {}
+    """Keys of the first attempt's diagnostics, such as `row` of evaluation.md 14."""
+    last_attempt: Annotated[dict[str, Matcher], holding(diagnostics_rules)] = {}
+    """Keys of the last attempt's diagnostics; there are none when it was published."""
     close: CloseKind | None = None
     """How the last attempt's connection ended."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.model_fields_set:
-            _hold([Broken((), "nothing is expected", "state at least one thing")])
+            hold([Broken((), "nothing is expected", "state at least one thing")])
         return self
 
 
@@ -184,7 +172,13 @@ class WireExpect(Strict):
     commits: Matcher = "unchecked"
     closes: Matcher = "unchecked"
     """`session.close` events."""
+    acks_before_commit: Matcher = "unchecked"
+    """`playback.ack` events before the commit of their connection."""
     acks_after_close: Matcher = "unchecked"
+    resets: Matcher = "unchecked"
+    """Connections that the client ended by a TCP reset: its transport was aborted."""
+    client_close_code: Matcher = "unchecked"
+    """Code of the close frame on the last connection that got one from the client; null: there was none."""
     last_clip_append_bytes: Matcher = "unchecked"
     """PCM bytes of the last append before the (first) commit."""
 
@@ -196,24 +190,28 @@ class Expect(Strict):
     """The only sample, or what holds for every sample."""
     samples: dict[str, SampleExpect] = {}
     """By sample id."""
-    metadata: Annotated[dict[str, Matcher], _holding(metadata_rules)] = {}
+    metadata: Annotated[dict[str, Matcher], holding(metadata_rules)] = {}
     """Metadata of the only sample (short for sample.metadata)."""
     close: CloseKind | None = None
     """Short for sample.close."""
     finishes_within_s: Annotated[float, Field(gt=0)] | None = None
     """The client returned within this many seconds of loop time."""
-    run: Annotated[dict[str, Matcher], _holding(run_rules)] = {}
+    run: Annotated[dict[str, Matcher], holding(run_rules)] = {}
     """Keys of the run result."""
     wire: WireExpect | None = None
     """What the server read."""
     log: list[LogMatcher] = []
     """Each must match at least one log message of the client."""
+    warnings: Matcher = "unchecked"
+    """Number of warnings and errors in the client's own log."""
+    deadlines: list[str] | None = None
+    """What ran past its deadline, by the client's own names, each once, in the order of the first time."""
     socket_evidence: Literal["write_blocked", "unread"] | None = None
     """What the client's socket must have shown."""
 
     @model_validator(mode="after")
     def _told_once(self) -> Self:
-        _hold(expect_rules(self))
+        hold(expect_rules(self))
         return self
 
 
@@ -245,7 +243,7 @@ class Scenario(Strict):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        _hold(cross_rules({name: getattr(self, name) for name in type(self).model_fields}))
+        hold(cross_rules({name: getattr(self, name) for name in type(self).model_fields}))
         return self
 
     @property

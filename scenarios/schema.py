@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from scenarios import faults, model
+from scenarios import faults, faults_base, faults_judge, model
 from scenarios.faults import FAULTS, FaultBase
 from scenarios.model import Scenario
 from scenarios.names import DEADLINES, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
@@ -112,14 +112,16 @@ def _name_keys(definitions: dict[str, Any]) -> None:
 def _describe(definitions: dict[str, dict[str, Any]]) -> None:
     """Give each key the text that stands under it in the models, so that an editor shows it."""
     texts: dict[str, dict[str, str]] = {}
-    for module in (faults, model):
+    for module in (faults_base, faults_judge, faults, model):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 texts[node.name] = _field_texts(node)
-    fault_names = {fault.__name__ for fault in FAULTS.values()}
+    faults_by_name = {fault.__name__: fault for fault in FAULTS.values()}
     for name, schema in definitions.items():
-        inherited = texts["FaultBase"] if name in fault_names else {}
-        told = {**inherited, **texts.get(name, {})}
+        told: dict[str, str] = {}
+        for owner in reversed(faults_by_name[name].__mro__ if name in faults_by_name else ()):
+            told |= texts.get(owner.__name__, {})
+        told |= texts.get(name, {})
         for key, field in schema.get("properties", {}).items():
             if key in told:
                 field.setdefault("description", told[key])

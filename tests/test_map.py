@@ -260,10 +260,10 @@ def test_every_fault_says_what_it_does() -> None:
 
 
 def test_every_parameter_of_a_fault_is_described() -> None:
-    tree = ast.parse((PROJECT / "scenarios" / "faults.py").read_text("utf-8"))
+    files = sorted((PROJECT / "scenarios").glob("faults*.py"))
     bare = [
         f"{node.name}.{statement.target.id}"
-        for node in tree.body
+        for node in (node for file in files for node in ast.parse(file.read_text("utf-8")).body)
         if isinstance(node, ast.ClassDef) and node.name in {fault.__name__ for fault in FAULTS.values()}
         for statement, after in zip(node.body, [*node.body[1:], None], strict=True)
         if isinstance(statement, ast.AnnAssign)
