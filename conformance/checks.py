@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,9 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "sample.error": ("R30", "R31", "R22", "R25", "R33", "R2", "R8", "R41", "R45"),
     "sample.text": ("R48", "R36", "R51"),
     "sample.sentences": ("R48", "R36"),
+    "sample.first_start_s": ("R39", "R51"),
+    "sample.last_end_s": ("R39",),
+    "sample.late_text": ("R48",),
     "sample.latency_s": ("R27",),
     "metadata.ack_timeout": ("R2", "R3", "R4", "R5", "R6"),
     "metadata.close_timeout": ("R12", "R18", "R19"),
@@ -31,8 +35,12 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "wire.padded_appends": ("R36", "R40", "R43", "R44"),
     "wire.closes": ("R10",),
     "wire.acks_after_close": ("R10",),
+    "wire.resets": ("R13", "R15"),
+    "wire.client_close_code": ("R15",),
     "wire.last_clip_append_bytes": ("R38",),
     "log": ("R16", "R17", "R31", "R33"),
+    "warnings": ("R15",),
+    "deadlines": ("R1", "R5", "R6", "R11", "R12", "R13", "R14", "R33"),
 }
 """Requirements a check speaks for; the scenario's own `requires` picks among them."""
 
@@ -104,15 +112,18 @@ def check_expectations(observation: Observation) -> Iterator[Finding]:
         )
     yield from _check_run(observation)
     yield from _check_wire(observation)
-    messages = [record.getMessage() for record in observation.logs]
-    for matcher in expect.log:
-        if not any(matches(matcher, message) for message in messages):
-            shown = " | ".join(messages[-5:]) or "no message"
-            yield _finding(observation, "log", f"a log message: {told(matcher)}", shown, None)
+    yield from _check_log(observation)
+    if expect.deadlines is not None:
+        yield from _check(observation, "deadlines", expect.deadlines, missed_deadlines(observation), None)
+    if expect.socket_evidence is not None:
+        yield from _check(
+            observation, "socket_evidence", {"contains": expect.socket_evidence}, proofs(observation), None
+        )
 
 
 def _check_sample(observation: Observation, facts: SampleFacts, expect: SampleExpect) -> Iterator[Finding]:
     metadata = facts.metadata or {}
+    sentences = facts.sentences or []
     values: dict[str, tuple[Any, Any]] = {
         "sample.outcome": (UNCHECKED if expect.outcome is None else expect.outcome, facts.outcome),
         "sample.attempts": (expect.attempts, facts.attempts),
@@ -120,14 +131,43 @@ def _check_sample(observation: Observation, facts: SampleFacts, expect: SampleEx
         "sample.response_done": (expect.response_done, metadata.get("response_done")),
         "sample.error": (expect.error, facts.error),
         "sample.text": (expect.text, facts.text),
-        "sample.sentences": (expect.sentences, len(facts.sentences or [])),
+        "sample.sentences": (expect.sentences, len(sentences)),
+        "sample.first_start_s": (expect.first_start_s, sentences[0].get("start") if sentences else None),
+        "sample.last_end_s": (expect.last_end_s, sentences[-1].get("end") if sentences else None),
+        "sample.late_text": (expect.late_text, _joined(metadata.get("late_sentences"))),
+        "sample.attempt_files": (expect.attempt_files, len(facts.diagnostics)),
         "sample.latency_s": (expect.latency_s, facts.latency_s),
         "sample.close": (UNCHECKED if expect.close is None else expect.close, facts.close),
     }
     for name, (wanted, actual) in values.items():
         if wanted != UNCHECKED:
             yield from _check(observation, name, wanted, actual, facts.name)
+    for name, matcher in expect.anomalies.items():
+        count = (metadata.get("anomalies") or {}).get(name, 0)
+        yield from _check(observation, f"sample.anomalies.{name}", matcher, count, facts.name)
     yield from _check_metadata(observation, facts, expect.metadata)
+    yield from _check_diagnostics(observation, facts, "first_attempt", expect.first_attempt)
+    yield from _check_diagnostics(observation, facts, "last_attempt", expect.last_attempt)
+
+
+def _joined(sentences: Any) -> str:
+    return " ".join(str(item.get("sentence", "")) for item in sentences or [])
+
+
+def _check_diagnostics(
+    observation: Observation, facts: SampleFacts, which: str, expect: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """What an attempt left in `attempts/`: the first one, or the last one that the server saw."""
+    number = 1 if which == "first_attempt" else facts.attempts
+    found = next((d for d in facts.diagnostics if d.get("attempt") == number), None)
+    for key, matcher in expect.items():
+        name = f"sample.{which}.{key}"
+        if found is None:
+            yield _finding(observation, name, told(matcher), "the attempt left no diagnostics", facts.name)
+        elif key not in found:
+            yield _finding(observation, name, told(matcher), "the key is absent", facts.name)
+        else:
+            yield from _check(observation, name, matcher, found[key], facts.name)
 
 
 def _check_metadata(
@@ -141,6 +181,37 @@ def _check_metadata(
             yield _finding(observation, name, told(matcher), "the key is absent", facts.name)
         else:
             yield from _check(observation, name, matcher, facts.metadata[key], facts.name)
+
+
+def _check_log(observation: Observation) -> Iterator[Finding]:
+    expect = observation.scenario.expect
+    messages = [record.getMessage() for record in observation.logs]
+    for matcher in expect.log:
+        if not any(matches(matcher, message) for message in messages):
+            shown = " | ".join(messages[-5:]) or "no message"
+            yield _finding(observation, "log", f"a log message: {told(matcher)}", shown, None)
+    if expect.warnings != UNCHECKED:
+        grave = [
+            record.getMessage()
+            for record in observation.logs
+            if record.levelno >= logging.WARNING and record.name.split(".")[0] == "client"
+        ]
+        if not matches(expect.warnings, len(grave)):
+            shown = " | ".join([str(len(grave)), *grave[:5]])
+            yield _finding(observation, "warnings", told(expect.warnings), shown, None)
+
+
+def missed_deadlines(observation: Observation) -> list[str]:
+    """Names of the deadlines that passed, as the client told them, each once, in the order of the first time."""
+    assert observation.recorder is not None
+    told_by_client = [r for r in observation.recorder.records if (r.side, r.what) == ("client", "deadline")]
+    return list(dict.fromkeys(str(record.data["what"]) for record in told_by_client))
+
+
+def proofs(observation: Observation) -> list[str]:
+    """How the faults of the scenario were proven from a socket, each way once."""
+    seen = (report.evidence.get("proof") for report in observation.faults if report.state == "observed")
+    return sorted({str(proof) for proof in seen if proof is not None})
 
 
 def _check_run(observation: Observation) -> Iterator[Finding]:
@@ -164,12 +235,21 @@ def _check_wire(observation: Observation) -> Iterator[Finding]:
             yield from _check(observation, f"wire.{key}", matcher, counts[key], None)
 
 
-def wire_counts(observation: Observation) -> dict[str, int]:
-    """What the server read over the whole scenario, as `expect.wire` counts it."""
-    counts = dict.fromkeys(
-        ("appends", "padded_appends", "commits", "closes", "acks_after_close", "last_clip_append_bytes"), 0
-    )
-    counts["connections"] = len(observation.connections)
+_COUNTED = (
+    "appends",
+    "padded_appends",
+    "commits",
+    "closes",
+    "acks_before_commit",
+    "acks_after_close",
+    "last_clip_append_bytes",
+)
+
+
+def wire_counts(observation: Observation) -> dict[str, int | None]:
+    """What the server saw over the whole scenario, as `expect.wire` counts it."""
+    counts = dict.fromkeys(_COUNTED, 0)
+    connections = observation.connections
     committed: set[int] = set()
     closing: set[int] = set()
     for entry in observation.entries:
@@ -187,9 +267,16 @@ def wire_counts(observation: Observation) -> dict[str, int]:
         elif entry.name == "session.close":
             counts["closes"] += 1
             closing.add(entry.connection)
-        elif entry.name == "playback.ack" and entry.connection in closing:
-            counts["acks_after_close"] += 1
-    return counts
+        elif entry.name == "playback.ack":
+            counts["acks_before_commit"] += entry.connection not in committed
+            counts["acks_after_close"] += entry.connection in closing
+    codes = [c.client_close_code for c in connections if c.client_close_code is not None]
+    return {
+        **counts,
+        "connections": len(connections),
+        "resets": sum((c.ended_by, c.how) == ("client", "rst") for c in connections),
+        "client_close_code": codes[-1] if codes else None,
+    }
 
 
 def _check(

@@ -45,6 +45,8 @@ class SampleFacts:
     sentences: list[dict[str, Any]] | None
     """`<id>.json`; None when there is none."""
     close: str | None
+    diagnostics: tuple[Mapping[str, Any], ...] = ()
+    """`attempts/<split>/<id>/<N>.json`, in the order of N."""
     torn: str = ""
     """Which file does not parse, and why."""
 
@@ -113,6 +115,7 @@ def sample_facts(observation: Observation) -> list[SampleFacts]:
         base = observation.out / prepared.split
         sentences, torn_answer = read_json(base / f"{prepared.id}.json")
         metadata, torn_meta = read_json(base / f"{prepared.id}.meta.json")
+        diagnostics, torn_attempts = _diagnostics(observation.out, prepared.split, prepared.id)
         unrecorded = "published" if sentences is not None else "unaccounted"
         facts.append(
             SampleFacts(
@@ -126,10 +129,18 @@ def sample_facts(observation: Observation) -> list[SampleFacts]:
                 metadata=metadata if metadata is not None else (record.metadata if record else None),
                 sentences=sentences,
                 close=record.close if record else None,
-                torn="; ".join(t for t in (torn_answer, torn_meta) if t),
+                diagnostics=diagnostics,
+                torn="; ".join(t for t in (torn_answer, torn_meta, *torn_attempts) if t),
             )
         )
     return facts
+
+
+def _diagnostics(out: Path, split: str, sample_id: str) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+    """What the failed attempts of a sample left behind, in their order, and which files do not parse."""
+    files = sorted((out / "attempts" / split / sample_id).glob("*.json"), key=lambda path: int(path.stem))
+    read = [read_json(path) for path in files]
+    return tuple(value for value, _ in read if isinstance(value, dict)), [torn for _, torn in read]
 
 
 def _attempts(observation: Observation, key: tuple[str, str]) -> int:

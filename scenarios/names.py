@@ -155,6 +155,30 @@ RUN_KEYS: frozenset[str] = frozenset(
 )
 """Keys of a run's result (evaluation.md 19)."""
 
+DIAGNOSTIC_KEYS: frozenset[str] = frozenset(
+    {
+        "action",
+        "anomalies",
+        "attempt",
+        "close",
+        "deadlines",
+        "errors",
+        "id",
+        "last_events",
+        "open_responses",
+        "partial_text",
+        "phase",
+        "reason",
+        "row",
+        "server_errors",
+        "socket_evidence",
+        "split",
+        "timeouts",
+        "traceback",
+    }
+)
+"""Keys of `attempts/<split>/<id>/<N>.json` (design.md 7)."""
+
 MATCHER_KEYS: tuple[str, ...] = ("contains", "not_contains", "at_least", "at_most", "one_of")
 """Keys of a matcher in mapping form; several in one mapping must all hold."""
 

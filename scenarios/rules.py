@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scenarios.errors import Broken, impossible, known, shown
-from scenarios.names import DEADLINES, MATCHER_KEYS, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
+from scenarios.names import DEADLINES, DIAGNOSTIC_KEYS, MATCHER_KEYS, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
 
 if TYPE_CHECKING:
     from scenarios.faults import FaultBase
@@ -138,6 +138,11 @@ def log_matcher(value: Any) -> Any:
 def metadata_rules(metadata: Mapping[str, Any]) -> Iterable[Broken]:
     """A misspelt metadata key would be absent for every client."""
     return _unknown_keys(metadata, METADATA_KEYS)
+
+
+def diagnostics_rules(diagnostics: Mapping[str, Any]) -> Iterable[Broken]:
+    """A misspelt key of an attempt's diagnostics would be absent for every client."""
+    return _unknown_keys(diagnostics, DIAGNOSTIC_KEYS)
 
 
 def run_rules(run: Mapping[str, Any]) -> Iterable[Broken]:
