@@ -35,7 +35,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "wire.padded_appends": ("R36", "R40", "R43", "R44"),
     "wire.closes": ("R10",),
     "wire.acks_after_close": ("R10",),
-    "wire.resets": ("R13", "R15"),
+    "wire.aborts": ("R13", "R15"),
     "wire.client_close_code": ("R15",),
     "wire.last_clip_append_bytes": ("R38",),
     "log": ("R16", "R17", "R31", "R33"),
@@ -274,7 +274,7 @@ def wire_counts(observation: Observation) -> dict[str, int | None]:
     return {
         **counts,
         "connections": len(connections),
-        "resets": sum((c.ended_by, c.how) == ("client", "rst") for c in connections),
+        "aborts": sum(c.ended_by == "client" and c.how in ("fin", "rst") for c in connections),
         "client_close_code": codes[-1] if codes else None,
     }
 

@@ -19,6 +19,7 @@ from scenarios.faults import FAULTS
 from scenarios.names import (
     CLIENT_EVENTS,
     DEADLINES,
+    DIAGNOSTIC_KEYS,
     DIALECT_SPELLINGS,
     METADATA_KEYS,
     REQUIREMENTS,
@@ -140,6 +141,12 @@ def test_run_and_metadata_keys_are_those_of_the_client() -> None:
     assert len(written) > 15
     assert written <= METADATA_KEYS
     assert set(RunResult("", {}).to_json()) == RUN_KEYS
+
+
+def test_diagnostic_keys_are_those_of_the_client() -> None:
+    from client.diagnostics import AttemptDiagnostics
+
+    assert {field.name for field in dataclasses.fields(AttemptDiagnostics)} == DIAGNOSTIC_KEYS
 
 
 def test_event_names_stand_in_the_protocol() -> None:

@@ -1,0 +1,94 @@
+"""Every key that a scenario may expect is read by a check, and each of them can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.checks import check_expectations
+from conformance.clients import builtin
+from conformance.observation import Observation
+from conformance.options import RunOptions
+from conformance.runner import perform
+from scenarios import load_catalogue
+from scenarios.model import Expect, SampleExpect, WireExpect
+
+SCENARIOS = {scenario.id: scenario for scenario in load_catalogue()}
+NEVER = {"one_of": ["no such value"]}
+"""A matcher that nothing meets."""
+
+SAMPLE_FORMS: dict[str, Any] = {
+    "outcome": "cancelled",
+    "metadata": {"close": NEVER},
+    "anomalies": {"no_such_oddity": 1},
+    "first_attempt": {"row": NEVER},
+    "last_attempt": {"row": NEVER},
+    "close": "none",
+}
+EXPECT_FORMS: dict[str, Any] = {
+    "sample": {"outcome": "cancelled"},
+    "samples": {"1": {"outcome": "cancelled"}},
+    "metadata": {"close": NEVER},
+    "close": "none",
+    "finishes_within_s": 0.001,
+    "run": {"published": NEVER},
+    "wire": {"commits": NEVER},
+    "log": [{"contains": "no such message"}],
+    "deadlines": ["no such deadline"],
+    "socket_evidence": "unread",
+}
+"""Expectations that are wrong for the sample; the keys that are not here take any matcher."""
+JUDGED_ELSEWHERE = {"judge"}
+"""Keys read by conformance/checks_judge.py, which has its own tests."""
+
+
+@pytest.fixture(scope="module")
+def observation(tmp_path_factory: pytest.TempPathFactory) -> Observation:
+    """A stalled attempt and a good one: every kind of fact is there."""
+    scenario = SCENARIOS["retry/stall-then-success"]
+    folder: Path = tmp_path_factory.mktemp("observation")
+    return perform(scenario, RunOptions(), folder, builtin.prepare(scenario, RunOptions()))
+
+
+def _findings(observation: Observation, expect: dict[str, Any]) -> list[str]:
+    before = observation.scenario
+    observation.scenario = before.model_copy(update={"expect": Expect.model_validate(expect)})
+    try:
+        return [finding.id for finding in check_expectations(observation)]
+    finally:
+        observation.scenario = before
+
+
+@pytest.mark.parametrize("key", sorted(set(Expect.model_fields) - JUDGED_ELSEWHERE))
+def test_a_wrong_expectation_is_found(observation: Observation, key: str) -> None:
+    assert _findings(observation, {key: EXPECT_FORMS.get(key, NEVER)})
+
+
+@pytest.mark.parametrize("key", sorted(SampleExpect.model_fields))
+def test_a_wrong_expectation_about_a_sample_is_found(observation: Observation, key: str) -> None:
+    assert _findings(observation, {"sample": {key: SAMPLE_FORMS.get(key, NEVER)}})
+
+
+@pytest.mark.parametrize("key", sorted(WireExpect.model_fields))
+def test_a_wrong_expectation_about_the_wire_is_found(observation: Observation, key: str) -> None:
+    assert _findings(observation, {"wire": {key: NEVER}}) == [f"wire.{key}"]
+
+
+def test_what_was_seen_is_met(observation: Observation) -> None:
+    expect = {
+        "sample": {
+            "first_start_s": 2,
+            "last_end_s": {"at_least": 3.4},
+            "late_text": "",
+            "anomalies": {"damaged_base64": 0},
+            "attempt_files": 1,
+            "first_attempt": {"row": 8, "action": "retry"},
+        },
+        "deadlines": ["drain", "playback.ack", "session close"],
+        "socket_evidence": "write_blocked",
+        "wire": {"aborts": 1, "client_close_code": 1000, "acks_before_commit": {"at_least": 1}},
+    }
+
+    assert _findings(observation, expect) == []
