@@ -111,6 +111,9 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
     try:
         stage.play()
     finally:
+        if isinstance(loop, VirtualLoop):
+            # Bytes that the network never delivered make every later moment doubtful.
+            observation.harness_errors += [f"the network did not come to rest: {told}" for told in loop.unrested]
         stuck = close_loop(loop)
         observation.harness_errors += [f"task would not end with the loop: {name}" for name in stuck]
     observation.samples = sample_facts(observation)
