@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from client import wire
 from client.acks import record_ack_timeout, send_acks
@@ -34,19 +36,30 @@ async def tear_down(conversation: Conversation, running: Running) -> None:
     """End a session in order.
 
     Raises:
-        Exception: a genuine failure of the ack task, the padding or the reader, after everything was cleaned up.
+        Exception: a genuine failure of a task or a step, raised after everything was cleaned up.
         CancelledError: an outer cancellation; the rest is left to `abandon()`.
     """
     failures = [
         await join_padding(conversation, running.padding),
         await join_acks(conversation, running.acks),
+        await failure_of(final_ack(conversation)),
+        await failure_of(end_session(conversation)),
     ]
-    await final_ack(conversation)
-    await end_session(conversation)
+    if failures[-1] is not None:
+        await force(conversation)
     failures.append(await join_reader(conversation, running.reader))
     for failure in failures:
         if failure is not None:
             raise failure
+
+
+async def failure_of(step: Coroutine[Any, Any, None]) -> Exception | None:
+    """Run a step and return its failure, so that the steps behind it are not skipped (R8)."""
+    try:
+        await step
+    except Exception as error:  # noqa: BLE001 - raised by `tear_down` after the last step
+        return error
+    return None
 
 
 async def join_padding(conversation: Conversation, padding: Padding | None) -> BaseException | None:
