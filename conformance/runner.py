@@ -168,7 +168,7 @@ class _Stage:
                     raise
                 self._stop_after_livelock()
             finally:
-                for seam in self.seams:
+                for seam in reversed(self.seams):  # each restores what it found
                     seam.release()
                     seam.remove()
         self.observation.entries = self.journal.entries
