@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from scenarios.errors import Broken, impossible
 from scenarios.faults_base import LOGICAL_EVENTS, FaultBase, Layer, On, unknown_event
+from scenarios.faults_seam import FailingWrite, NoSocket, SlowWrite
 from scenarios.names import CLIENT_EVENTS
 
 __all__ = ["FAULTS", "LOGICAL_EVENTS", "FaultBase", "Layer", "On"]
@@ -123,6 +124,9 @@ _ALL: tuple[type[FaultBase], ...] = (
     NeverDone,
     SwallowCancellation,
     NoTransport,
+    FailingWrite,
+    SlowWrite,
+    NoSocket,
 )
 FAULTS: dict[str, type[FaultBase]] = {fault.name: fault for fault in _ALL}
 """All faults by the name a scenario uses."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from scenarios import faults, faults_base, faults_judge, model
+from scenarios import faults, faults_base, faults_judge, faults_seam, model
 from scenarios.faults import FAULTS, FaultBase
 from scenarios.model import Scenario
 from scenarios.names import DEADLINES, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
@@ -112,7 +112,7 @@ def _name_keys(definitions: dict[str, Any]) -> None:
 def _describe(definitions: dict[str, dict[str, Any]]) -> None:
     """Give each key the text that stands under it in the models, so that an editor shows it."""
     texts: dict[str, dict[str, str]] = {}
-    for module in (faults_base, faults_judge, faults, model):
+    for module in (faults_base, faults_judge, faults_seam, faults, model):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 texts[node.name] = _field_texts(node)

@@ -1,7 +1,7 @@
 """Faults that act on a client in this process, one a file (design.md section 6, layer `client seam`).
 
 A seam is installed before the client starts and released when it has returned. It changes the websockets library as the
-client meets it, never the client: the client under test stays the shipped one.
+client meets it, not the client: the client under test stays the shipped one. `no_socket` alone hides something of it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.seams.base import Seam, SeamContext
+from conformance.seams.failing_write import FailingWriteSeam
+from conformance.seams.no_socket import NoSocketSeam
 from conformance.seams.no_transport import NoTransportSeam
+from conformance.seams.slow_write import SlowWriteSeam
 from conformance.seams.swallow_cancellation import SwallowCancellationSeam
-from scenarios.faults import FaultBase, Layer, NoTransport, SwallowCancellation
+from scenarios.faults import (
+    FaultBase,
+    Layer,
+    NoTransport,
+    SwallowCancellation,
+)
+from scenarios.faults_seam import FailingWrite, NoSocket, SlowWrite
 
 __all__ = ["SEAMS", "Seam", "SeamContext", "build_seams"]
 
-SEAMS: tuple[str, ...] = (SwallowCancellation.name, NoTransport.name)
+SEAMS: tuple[str, ...] = (
+    SwallowCancellation.name,
+    NoTransport.name,
+    FailingWrite.name,
+    SlowWrite.name,
+    NoSocket.name,
+)
 """Names of the seams that have a file here."""
 
 
@@ -34,6 +49,12 @@ def build_seams(faults: Sequence[FaultBase], context: SeamContext) -> list[Seam]
             seams.append(SwallowCancellationSeam(fault, index, context))
         elif isinstance(fault, NoTransport):
             seams.append(NoTransportSeam(fault, index, context))
+        elif isinstance(fault, FailingWrite):
+            seams.append(FailingWriteSeam(fault, index, context))
+        elif isinstance(fault, SlowWrite):
+            seams.append(SlowWriteSeam(fault, index, context))
+        elif isinstance(fault, NoSocket):
+            seams.append(NoSocketSeam(fault, index, context))
         else:
             raise NotImplementedError(f"no seam for fault {fault.name!r}")
     return seams

@@ -1,0 +1,65 @@
+"""Faults that act on one write of a client in this process, or on its handle of the socket (`conformance/seams/`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from scenarios.errors import Broken, impossible
+from scenarios.faults_base import FaultBase, Layer, unknown_event
+from scenarios.names import CLIENT_EVENTS
+
+
+def known_write(write: str) -> None:
+    """Refuse what is no event a client writes."""
+    if write not in CLIENT_EVENTS:
+        raise impossible([Broken(("write",), *unknown_event(write, CLIENT_EVENTS))])
+
+
+class FailingWrite(FaultBase):
+    """A write of the client raises, though the connection is in order."""
+
+    name: ClassVar[str] = "failing_write"
+    layer: ClassVar[Layer] = Layer.SEAM
+    takes_trigger: ClassVar[bool] = False
+    write: str = "playback.ack"
+    """The client event whose write fails."""
+    nth: Annotated[int, Field(ge=1)] = 1
+    """Which write of that event on a connection, counted from 1; no other one fails."""
+    raises: Literal["RuntimeError", "AttributeError", "OSError"] = "RuntimeError"
+    """An ordinary error, or what a dead socket gives."""
+    message: str = "scripted failure of a write"
+    """The error's text."""
+
+    @model_validator(mode="after")
+    def _known_write(self) -> Self:
+        known_write(self.write)
+        return self
+
+
+class SlowWrite(FaultBase):
+    """A write of the client yields for a while before its bytes go out; other writes pass it."""
+
+    name: ClassVar[str] = "slow_write"
+    layer: ClassVar[Layer] = Layer.SEAM
+    takes_trigger: ClassVar[bool] = False
+    write: str = "input_audio_buffer.commit"
+    """The client event whose write is slow."""
+    nth: Annotated[int, Field(ge=1)] = 1
+    """Which write of that event on a connection, counted from 1; no other one is slow."""
+    delay_s: Annotated[float, Field(gt=0)]
+    """Seconds until the bytes go out."""
+
+    @model_validator(mode="after")
+    def _known_write(self) -> Self:
+        known_write(self.write)
+        return self
+
+
+class NoSocket(FaultBase):
+    """The built-in client's connection finds no socket to abort, as after a rename of its own attribute."""
+
+    name: ClassVar[str] = "no_socket"
+    layer: ClassVar[Layer] = Layer.SEAM
+    takes_trigger: ClassVar[bool] = False
