@@ -107,10 +107,11 @@ PROFILES: Mapping[str, Profile] = {
     for profile in (
         Profile("july", DIALECT_J, silence_continuation=True, close_code=None),
         Profile("input-driven", DIALECT_J, silence_continuation=False, close_code=1000),
+        Profile("engine", DIALECT_N, silence_continuation=True, close_code=1000),
     )
 }
 """Profiles by the name a scenario uses.
 
 july: the July 2026 tree. input-driven: the same names, but nothing except an append or a commit moves the model
-(protocol.md 16.5); it ends connections with a close frame.
+(protocol.md 16.5); it ends connections with a close frame. engine: engine-resident sessions, dialect N.
 """

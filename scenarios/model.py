@@ -23,7 +23,7 @@ from scenarios.rules import (
     run_rules,
 )
 
-ProfileName = Literal["july", "input-driven"]
+ProfileName = Literal["july", "input-driven", "engine"]
 CloseKind = Literal["clean", "by_peer", "forced", "lost", "none"]
 """How a session's connection ended.
 
