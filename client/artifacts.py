@@ -6,11 +6,12 @@ comes last: its presence means that the sample is complete.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from client.result import SampleResult
 
@@ -88,6 +89,39 @@ def write_whole(path: Path, content: Any) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append one line to a file of lines, whole or not at all; a torn last line that a kill left is cut off first.
+
+    Args:
+        line: without its line feed, and without any inside.
+    Raises OSError: the message names the path.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b", buffering=0) as file:
+        end = cut_torn_line(file)
+        try:
+            written = file.write(line + b"\n")
+            if written != len(line) + 1:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        except OSError as error:
+            file.truncate(end)
+            raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def cut_torn_line(file: IO[bytes]) -> int:
+    """Cut a last line without its line feed off an open file. Returns: the length that is left."""
+    end = file.seek(0, os.SEEK_END)
+    if not end:
+        return 0
+    file.seek(end - 1)
+    if file.read(1) == b"\n":
+        return end
+    file.seek(0)
+    kept = file.read(end).rfind(b"\n") + 1
+    file.truncate(kept)
+    return kept
 
 
 def check_paths(root: Path, samples: Iterable[tuple[str, str]]) -> None:

@@ -10,13 +10,16 @@ import io
 import logging
 import math
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from client.input_errors import MediaError
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +70,25 @@ def extract_stills(source: Path | bytes, name: str, *, fps: float, duration_s: f
     """
     if not (math.isfinite(fps) and fps > 0):
         raise ValueError(f"fps: found {fps!r}; allowed: a finite number above 0")
+    return _opened(source, name, lambda av, container: _stills(av, container, name, fps, duration_s))
+
+
+def extract_at(source: Path | bytes, name: str, times_s: Sequence[float]) -> dict[float, bytes]:
+    """Stills at any times, in one pass: the first decodable frame at or after each, the last one beyond the end.
+
+    Times after a decode failure are left out, with a warning.
+
+    Args:
+        times_s: seconds of the clip, in any order.
+    Returns: time to a whole JPEG.
+    Raises MediaError: no video, PyAV missing.
+    Source: evaluation.md 16.2.
+    """
+    return _opened(source, name, lambda av, container: _at(av, container, name, sorted(set(times_s))))
+
+
+def _opened(source: Path | bytes, name: str, read: Callable[[Any, Any], T]) -> T:
+    """Open a clip and read from it. Raises MediaError: it cannot be."""
     av = import_av()
     try:
         # Opened by us: a path that is a directory or missing is an OSError with its own words.
@@ -74,19 +96,45 @@ def extract_stills(source: Path | bytes, name: str, *, fps: float, duration_s: f
             io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file,
             av.open(file, mode="r", metadata_errors="replace") as container,
         ):
-            return _stills(av, container, name, fps, duration_s)
+            return read(av, container)
     except av.error.FFmpegError as error:
         raise MediaError(f"{name}: cannot be opened as video ({_reason(error)}); {ALLOWED}") from error
     except OSError as error:
         raise MediaError(f"{name}: cannot be read ({error.strerror or error}); {ALLOWED}") from error
 
 
-def _stills(av: Any, container: Any, name: str, fps: float, duration_s: float | None) -> Stills:
+def _at(av: Any, container: Any, name: str, times_s: Sequence[float]) -> dict[float, bytes]:
+    stream = _video_stream(container, name)
+    waiting = deque(times_s)
+    found: dict[float, bytes] = {}
+    latest: Any = None
+    try:
+        for at, picture in _timed(container, stream):
+            latest = picture
+            due = [waiting.popleft() for _ in range(sum(t_s <= at for t_s in waiting))]
+            if due:
+                found.update(dict.fromkeys(due, _jpeg(av, picture)))
+            if not waiting:
+                return found
+    except av.error.FFmpegError as error:
+        log.warning("%s: decoding failed, %d frame(s) left out (%s)", name, len(waiting), _reason(error))
+        return found
+    if latest is not None:
+        found.update(dict.fromkeys(waiting, _jpeg(av, latest)))
+    return found
+
+
+def _video_stream(container: Any, name: str) -> Any:
     if not container.streams.video:
         raise MediaError(f"{name}: no video stream; {ALLOWED}")
     stream = container.streams.video[0]
     stream.thread_type = "AUTO"
     stream.codec_context.thread_count = min(_MAX_THREADS, os.cpu_count() or 1)
+    return stream
+
+
+def _stills(av: Any, container: Any, name: str, fps: float, duration_s: float | None) -> Stills:
+    stream = _video_stream(container, name)
     probed_s = _probed_duration_s(av, container, stream)
     if duration_s is None:
         duration_s = probed_s
