@@ -35,6 +35,8 @@ class AttemptDiagnostics:
     """What the model had said."""
     open_responses: list[str]
     anomalies: dict[str, int]
+    unknown: list[str]
+    """The first events and fields that the protocol does not know."""
     last_events: list[dict[str, Any]]
     socket_evidence: dict[str, Any]
     traceback: str | None
@@ -71,6 +73,7 @@ class AttemptDiagnostics:
             partial_text=" ".join(item["sentence"] for item in timed_sentences(texts)),
             open_responses=[r.label for r in session.open_responses()] if session is not None else [],
             anomalies=dict(sorted(session.anomalies.items())) if session is not None else {},
+            unknown=sorted(session.strange) if session is not None else [],
             last_events=record.last_events(),
             socket_evidence=as_json(live.connection.samples if live is not None else ()),
             traceback=traceback,

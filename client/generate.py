@@ -124,7 +124,8 @@ class Attempt:
     async def configure(self, conversation: Conversation) -> None:
         """Send `session.update` and wait for `session.created`, both under one deadline.
 
-        Raises: DeadlineExceeded. SessionOver: the connection ended, or an `error` came first (protocol.md 17).
+        Raises: DeadlineExceeded. SessionOver: the connection ended, an `error` came first (protocol.md 17), or what
+        was opened is no full-duplex session (protocol.md 1.1).
         """
         self.record.enter("configuring")
         loop = asyncio.get_running_loop()
@@ -146,6 +147,8 @@ class Attempt:
                 self.record.missed(late)
                 raise late
             await conversation.changed.wait_until(until_s)
+        if conversation.session.unfit is not None:
+            raise SessionOver(conversation.session.unfit)
 
     async def send_clip(self, conversation: Conversation) -> bool:
         """Stream, commit, and start the padding. Returns False after a stuck write, which is recorded."""
@@ -292,6 +295,7 @@ def metadata_of(
         "close": result.close,
         "late_sentences": result.late_sentences,
         "anomalies": dict(sorted(session.anomalies.items())),
+        "unknown": sorted(session.strange),
         "padding": {
             "units": session.padded_units,
             "period_ms": session.chunk_period_ms,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from client.deadlines import DeadlineExceeded
-from client.wire import Event, response_id_of
+from client.wire import Event, error_of, printable, response_id_of
 
 if TYPE_CHECKING:
     from client.conversation import Conversation
@@ -70,14 +70,15 @@ class AttemptRecord:
 
     def received(self, event: Event) -> None:
         """An event came."""
-        name = event["type"]
+        name = printable(event["type"], _TEXT_SHOWN)
         delta = event.get("delta")
         if isinstance(delta, str) and "audio.delta" not in name:
-            detail: Any = delta[:_TEXT_SHOWN]
+            detail: Any = printable(delta, _TEXT_SHOWN)
         elif name == "error":
-            detail = str(event.get("error"))[:_TEXT_SHOWN]
+            detail = ": ".join(printable(part, _TEXT_SHOWN) for part in error_of(event))
         else:
-            detail = response_id_of(event)
+            response_id = response_id_of(event)
+            detail = None if response_id is None else printable(response_id, _TEXT_SHOWN)
         self._note("received", name, detail)
         if self.observer is not None:
             self.tell("received", type=name, detail=detail)

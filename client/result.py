@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from client.connection import CloseKind
-from client.session import LISTENING, ResponseRecord
+from client.responses import LISTENING, ResponseRecord
+from client.wire import printable
 
 MASK = "***"
 
@@ -79,7 +80,7 @@ def error_entries(
     if close_timeout is not None and not response_done:
         entries.append(close_timeout)
     entries += [failed_response(r) for r in responses if is_failed(r)]
-    unfinished = [r.id for r in responses if r.status is None or r.after_close]
+    unfinished = [printable(r.id, 200) for r in responses if r.status is None or r.after_close]
     if unfinished and drain_timeout is None and stream_timeout is None and broken is None:
         entries.append(f"responses never done: {', '.join(unfinished)}")
     if broken is not None:
@@ -94,7 +95,7 @@ def is_failed(response: ResponseRecord) -> bool:
 
 def failed_response(response: ResponseRecord) -> str:
     """The error entry of a response that did not complete."""
-    return f"response {response.id} ended {response.status}" + (
+    return f"response {printable(response.id, 200)} ended {response.status}" + (
         f" ({response.reason})" if response.reason else ""
     )
 

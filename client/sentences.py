@@ -96,6 +96,6 @@ def seconds_of(clock_ms: Any, *, otherwise_s: float) -> float:
         return otherwise_s
     try:
         value = float(clock_ms)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return otherwise_s
     return value / 1000.0 if math.isfinite(value) else otherwise_s

@@ -8,55 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pybase64
 
 from client import wire
+from client.responses import DEFAULT_OUTPUT_RATE_HZ, LISTENING, MAX_OUTPUT_RATE_HZ, ResponseRecord
 from client.sentences import TextDelta, clock_of
+from client.vocabulary import oddity
 
 DEFAULT_CHUNK_PERIOD_MS: Final = 1000
-DEFAULT_OUTPUT_RATE_HZ: Final = 24_000
-LISTENING: Final = "listening"
-"""Status of a response that a `response.listen` with its id ended before it said anything (protocol.md 6.4)."""
+MAX_TOLD_ODDITIES: Final = 20
+"""Unknown events and fields that are named; all of them are counted."""
+_REMEMBERED: Final = 8192
+"""Events that a duplicate is looked for among, at least."""
 
-
-@dataclass(slots=True)
-class ResponseRecord:
-    """One response, created to done. Times are the loop's seconds."""
-
-    id: str
-    created_s: float
-    late: bool
-    """Begun in padded silence after the input's own replies had ended (design.md 7): kept apart, not scored."""
-    families: dict[str, str] = field(default_factory=dict)
-    """Logical delta name -> event family first seen."""
-    status: str | None = None
-    """None while open; then completed, failed, cancelled, incomplete or what the server said."""
-    reason: str = ""
-    after_close: bool = False
-    """Its `response.done` answers our own `session.close`."""
-    audio_bytes: int = 0
-    audio_deltas: int = 0
-    rate_hz: int = DEFAULT_OUTPUT_RATE_HZ
-    audio_duration_ms: float = 0.0
-    """Largest cumulative `metadata.audio_duration_ms`; 0 when the server never said."""
-    first_text_s: float | None = None
-    first_audio_s: float | None = None
-    last_audio_s: float | None = None
-    server_metadata: dict[str, Any] | None = None
-    """Last metadata of its deltas; stage metrics are cumulative (protocol.md 13)."""
-
-    @property
-    def played_ms(self) -> int:
-        """Milliseconds of audio received, rounded down: what a playback ack says (evaluation.md 5)."""
-        return self.audio_bytes * 1000 // (self.rate_hz * 2)
-
-    @property
-    def label(self) -> str:
-        """How texts name an open response."""
-        return f"{self.id} ({self.audio_deltas} deltas, {self.played_ms} ms)"
+__all__ = ["LISTENING", "ClientSession", "ResponseRecord"]
 
 
 class ClientSession:
@@ -75,6 +42,8 @@ class ClientSession:
         self.created = False
         self.refused = False
         """An `error` came before `session.created`."""
+        self.unfit: str | None = None
+        """Why the session that was opened is not full duplex."""
         self.closed = False
         """`session.closed` came: from here on any end of the connection is clean."""
         self.ended: str | None = None
@@ -86,6 +55,9 @@ class ClientSession:
         self.texts: list[tuple[TextDelta, bool]] = []
         """Text deltas in arrival order, each with whether it belongs to a late reply."""
         self.anomalies: Counter[str] = Counter()
+        """What contradicts the protocol, by kind."""
+        self.strange: dict[str, None] = {}
+        """The first unknown events and fields, by name."""
         self.received = 0
         self.closing = False
         self.commit_refused = False
@@ -95,7 +67,9 @@ class ClientSession:
         self._commit_from: int | None = None
         self._deferred: frozenset[str] = frozenset()
         self._last_activity_s = 0.0
-        self._seen: set[tuple[str, Any]] = set()
+        self._seen: set[Any] = set()
+        self._seen_before: set[Any] = set()
+        self._stray_families: dict[str, str] = {}
 
     # -- what we send ---------------------------------------------------------------------------------------------
 
@@ -178,6 +152,7 @@ class ClientSession:
             self.anomalies["duplicate_event"] += 1
             return False
         name: str = event["type"]
+        self._note_oddities(event, name)
         delta = wire.DELTAS.get(name)
         if delta is not None:
             self._take_delta(event, delta[0], delta[1], now_s)
@@ -191,31 +166,58 @@ class ClientSession:
     def _is_duplicate(self, event: wire.Event) -> bool:
         """The same message once more: journal position if it has one, else its id (protocol.md 3.1)."""
         seq, event_id = event.get("server_event_seq"), event.get("event_id")
+        key: Any
         if isinstance(seq, int):
-            key: tuple[str, Any] = ("seq", seq)
+            key = seq
         elif isinstance(event_id, str) and event_id:
             key = (event["type"], event_id)
         else:
             return False
-        if key in self._seen:
+        if key in self._seen or key in self._seen_before:
             return True
+        if len(self._seen) >= _REMEMBERED:
+            self._seen_before, self._seen = self._seen, set()
         self._seen.add(key)
         return False
+
+    def _note_oddities(self, event: wire.Event, name: str) -> None:
+        """Count what the protocol does not know, and what comes where it has no place (protocol.md 0, 3.3)."""
+        strange = oddity(event)
+        if strange is not None:
+            self.anomalies[strange[0]] += 1
+            if len(self.strange) < MAX_TOLD_ODDITIES:
+                self.strange[wire.printable(strange[1], 120)] = None
+        if self.closed:
+            self.anomalies["event_after_session_closed"] += 1
+        elif not self.created and name not in ("session.created", "error"):
+            self.anomalies["event_before_session_created"] += 1
 
     def _activity(self, now_s: float) -> None:
         if self._commit_from is not None:
             self._last_activity_s = now_s
 
     def _take_created(self, event: wire.Event, now_s: float) -> None:
+        if self.created:
+            self.anomalies["session_created_twice"] += 1
+        else:
+            self.unfit = wire.unfitness_of(event)
         self.created = True
         self._take_period(event, now_s)
 
     def _take_period(self, event: wire.Event, now_s: float) -> None:
-        self.chunk_period_ms = wire.chunk_period_of(event) or self.chunk_period_ms
+        capabilities = wire.capabilities_of(event)
+        period = wire.chunk_period_of(event)
+        if period is not None:
+            self.chunk_period_ms = period
+        elif isinstance(capabilities, dict) and capabilities.get("chunk_period_ms") is not None:
+            self.anomalies["unusable_chunk_period"] += 1
 
     def _take_committed(self, event: wire.Event, now_s: float) -> None:
         if self._commit_from is None:
             self.anomalies["unasked_commit"] += 1
+            return
+        if self.committed:
+            self.anomalies["committed_twice"] += 1
             return
         self.committed = True
         self._last_activity_s = max(self._last_activity_s, now_s)
@@ -245,9 +247,11 @@ class ClientSession:
     def _take_response_done(self, event: wire.Event, now_s: float) -> None:
         self._activity(now_s)
         status, reason = wire.response_status_of(event)
-        response = self.responses.get(wire.response_id_of(event) or "")
+        response_id = wire.response_id_of(event)
+        response = self.responses.get(response_id) if response_id is not None else None
         if response is None:
-            self.anomalies["done_of_unknown_response"] += 1
+            unknown = "response_done_without_id" if response_id is None else "done_of_unknown_response"
+            self.anomalies[unknown] += 1
             return
         if response.status == LISTENING:
             response.status, response.reason = status, reason
@@ -263,6 +267,9 @@ class ClientSession:
         response.status, response.reason = status, reason
         response.after_close = self.closing and status == "cancelled"
         self.open_count -= 1
+        if response.half:  # the other half will not come
+            self.texts.append((TextDelta(self.media_clock_ms, response.half), response.late))
+            response.half = ""
 
     def _take_closed(self, event: wire.Event, now_s: float) -> None:
         self.closed = True
@@ -271,6 +278,9 @@ class ClientSession:
 
     def _take_expired(self, event: wire.Event, now_s: float) -> None:
         self.connection_ended(f"session.expired ({wire.end_reason_of(event) or 'no reason given'})")
+
+    def _take_replaced(self, event: wire.Event, now_s: float) -> None:
+        self.connection_ended("session.replaced by another connection")
 
     def _take_error(self, event: wire.Event, now_s: float) -> None:
         code, message = wire.error_of(event)
@@ -284,28 +294,41 @@ class ClientSession:
 
     def _take_delta(self, event: wire.Event, logical: str, family: str, now_s: float) -> None:
         self._activity(now_s)
-        response = self.responses.get(wire.response_id_of(event) or "")
+        response_id = wire.response_id_of(event) or ""
+        response = self.responses.get(response_id)
+        group = wire.FAMILY_GROUPS[family]
         if response is None:
             self.anomalies["delta_of_unknown_response"] += 1
+            first = self._stray_families.setdefault(group, family)
         elif response.status is not None:
             self.anomalies["delta_after_done"] += 1
             return
-        elif response.families.setdefault(logical, family) != family:
+        else:
+            first = response.families.setdefault(group, family)
+        if first != family:
             self.anomalies["second_event_family"] += 1
-            return
-        if logical == "audio.delta":
+        elif logical == "audio.delta":
             self._take_audio(event, response, now_s)
         else:
             self._take_text(event, response, now_s)
 
     def _take_text(self, event: wire.Event, response: ResponseRecord | None, now_s: float) -> None:
         text = event.get("delta")
-        if not isinstance(text, str) or not text:
+        if not isinstance(text, str):
+            self.anomalies["text_without_data"] += 1
             return
-        clock = clock_of(event, self.media_clock_ms)
-        self.texts.append((TextDelta(clock, text), response is not None and response.late))
-        if response is not None and response.first_text_s is None:
-            response.first_text_s = now_s
+        if response is None:
+            late = self.is_late()
+        else:
+            late = response.late
+            if text and response.first_text_s is None:
+                response.first_text_s = now_s
+            if not text.isascii() or response.half:
+                text = response.whole_text(text)
+                if response.half:
+                    self.anomalies["text_cut_in_character"] += 1
+        if text:
+            self.texts.append((TextDelta(clock_of(event, self.media_clock_ms), text), late))
 
     def _take_audio(self, event: wire.Event, response: ResponseRecord | None, now_s: float) -> None:
         self._take_rate(event, response)
@@ -316,10 +339,7 @@ class ClientSession:
         response.audio_deltas += 1
         metadata = event.get("metadata")
         if isinstance(metadata, dict):
-            response.server_metadata = metadata
-            duration = metadata.get("audio_duration_ms")
-            if isinstance(duration, int | float) and duration > response.audio_duration_ms:
-                response.audio_duration_ms = duration
+            response.take_metadata(metadata)
         if size:
             response.audio_bytes += size
             response.last_audio_s = now_s
@@ -329,7 +349,10 @@ class ClientSession:
     def _take_rate(self, event: wire.Event, response: ResponseRecord | None) -> None:
         """The last rate seen holds for the whole session, even from a delta without an id (protocol.md 14)."""
         rate = event.get("sample_rate_hz")
-        if not isinstance(rate, int) or isinstance(rate, bool) or rate <= 0:
+        if rate is None:
+            return
+        if not isinstance(rate, int) or isinstance(rate, bool) or not 0 < rate <= MAX_OUTPUT_RATE_HZ:
+            self.anomalies["unusable_audio_rate"] += 1
             return
         if response is not None:
             if response.audio_bytes and rate != response.rate_hz:
@@ -364,5 +387,6 @@ _TAKERS: Final[dict[str, Callable[[ClientSession, wire.Event, float], None]]] = 
     "response.done": ClientSession._take_response_done,
     "session.closed": ClientSession._take_closed,
     "session.expired": ClientSession._take_expired,
+    "session.replaced": ClientSession._take_replaced,
     "error": ClientSession._take_error,
 }

@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import orjson
 import pybase64
 
+from client.sentences import mended
+
 Event = dict[str, Any]
 """One JSON object of the wire; values of media fields may be `orjson.Fragment`."""
 
@@ -30,12 +32,26 @@ DELTAS: Final[Mapping[str, tuple[LogicalName, str]]] = {
     "response.output_text.delta": ("text.delta", "output_text"),
     "response.text.delta": ("text.delta", "text"),
 }
-"""Wire name -> logical name and event family. Families of one logical group exclude each other within a response."""
+"""Wire name -> logical name and event family. Families of one group exclude each other within a response."""
+FAMILY_GROUPS: Final[Mapping[str, str]] = {
+    "july": "speech",
+    "newer": "speech",
+    "output_text": "text",
+    "text": "text",
+}
+"""Event family -> its group: audio and transcript together are spelled in one dialect or the other (protocol.md 0)."""
 
 HARMLESS_ERRORS: Final = frozenset({"playback_ack_too_late"})
 """Errors that fail no sample (R35)."""
 REFUSED_COMMIT_ERRORS: Final = frozenset({"input_audio_buffer_empty", "commit_aborted"})
 """Errors after which `input_audio_buffer.committed` will not come (protocol.md 5.5, 11.2)."""
+
+MAX_CHUNK_PERIOD_MS: Final = 60_000
+"""A longer unit is no period to go by: one padded unit of it would fill the server's frame limit (protocol.md 1.3)."""
+MAX_TOLD: Final = 4_000
+"""Characters of a server's text that errors and metadata repeat."""
+NATIVE: Final = "model_native_duplex"
+"""The only `implementation_level` that is full duplex (protocol.md 1.1)."""
 
 _DROPPED_QUERY: Final = frozenset(
     {"session_id", "native_duplex", "duplex", "model", "autostart", "minicpmo45_native_duplex"}
@@ -139,8 +155,14 @@ def base64_fragment(data: bytes | memoryview) -> orjson.Fragment:
 
 
 def encode(event: Event) -> bytes:
-    """The UTF-8 text of one frame."""
-    return orjson.dumps(event)
+    """The UTF-8 text of one frame.
+
+    A server's id may hold half a surrogate pair, which orjson refuses; it goes back escaped, as it came.
+    """
+    try:
+        return orjson.dumps(event)
+    except orjson.JSONEncodeError:
+        return json.dumps(event, separators=(",", ":")).encode()
 
 
 def read_event(text: str) -> Event | None:
@@ -155,12 +177,30 @@ def read_event(text: str) -> Event | None:
         if "\\ud" not in text.lower():
             return None
         try:
-            event = json.loads(text)
-        except ValueError:
+            event = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
             return None
     if isinstance(event, dict) and isinstance(event.get("type"), str):
         return event
     return None
+
+
+def _refuse_constant(name: str) -> None:
+    """NaN and the infinities are no JSON, whatever the standard library thinks."""
+    raise ValueError(name)
+
+
+def printable(value: Any, limit: int = MAX_TOLD) -> str:
+    """A server's text as errors and metadata may hold it: a number as its digits, anything else that is no text empty.
+
+    Surrogate pairs are joined, halves become U+FFFD; what is longer than `limit` characters is cut.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        return ""
+    text = value if len(value) <= limit else value[: limit - 3] + "..."
+    return text if text.isascii() else mended(text)
 
 
 def response_id_of(event: Event) -> str | None:
@@ -182,7 +222,7 @@ def response_status_of(event: Event) -> tuple[str, str]:
     status = response.get("status")
     details = response.get("status_details")
     reason = details.get("reason") if isinstance(details, dict) else None
-    return (status if isinstance(status, str) else "completed"), (reason if isinstance(reason, str) else "")
+    return (printable(status) if isinstance(status, str) else "completed"), printable(reason)
 
 
 def error_of(event: Event) -> tuple[str, str]:
@@ -192,17 +232,37 @@ def error_of(event: Event) -> tuple[str, str]:
         code, message = body.get("code"), body.get("message")
     else:
         code, message = event.get("code"), body if isinstance(body, str) else event.get("message")
-    return (code if isinstance(code, str) and code else "error"), (
-        message if isinstance(message, str) else ""
-    )
+    return printable(code) or "error", printable(message)
+
+
+def capabilities_of(event: Event) -> Any:
+    """`session.capabilities` as it came; None where there is none."""
+    session = event.get("session")
+    return session.get("capabilities") if isinstance(session, dict) else None
 
 
 def chunk_period_of(event: Event) -> int | None:
-    """`session.capabilities.chunk_period_ms` if it is a positive integer (protocol.md 4.4)."""
-    session = event.get("session")
-    capabilities = session.get("capabilities") if isinstance(session, dict) else None
+    """`session.capabilities.chunk_period_ms` if it is a usable positive integer (protocol.md 4.4)."""
+    capabilities = capabilities_of(event)
     period = capabilities.get("chunk_period_ms") if isinstance(capabilities, dict) else None
-    return period if isinstance(period, int) and not isinstance(period, bool) and period > 0 else None
+    usable = isinstance(period, int) and not isinstance(period, bool) and 0 < period <= MAX_CHUNK_PERIOD_MS
+    return period if usable else None
+
+
+def unfitness_of(event: Event) -> str | None:
+    """Why the session that a `session.created` opens is not full duplex; None when it may be (protocol.md 1.1).
+
+    A server that says nothing of its capabilities is taken at its word; public clients meet such servers.
+    """
+    capabilities = capabilities_of(event)
+    if capabilities is None:
+        return None
+    if not isinstance(capabilities, dict):
+        return "session.created: capabilities is no object, so this is no full-duplex session"
+    level = capabilities.get("implementation_level")
+    if level is None or level == NATIVE:
+        return None
+    return f"session.created: implementation_level is {printable(level, 100)!r}, wanted {NATIVE!r}"
 
 
 def is_own_decision(event: Event) -> bool:
@@ -229,7 +289,7 @@ def end_reason_of(event: Event) -> str:
     """Why a session ended, from `session.closed` or `session.expired`; empty when it does not say."""
     inner = event.get("event")
     for place in (event, inner if isinstance(inner, dict) else {}):
-        reason = place.get("reason")
-        if isinstance(reason, str) and reason:
+        reason = printable(place.get("reason"))
+        if reason:
             return reason
     return ""

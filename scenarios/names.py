@@ -127,6 +127,7 @@ METADATA_KEYS: frozenset[str] = frozenset(
         "stream_timeout",
         "turn_detection",
         "unit_ms",
+        "unknown",
     }
 )
 """Keys of a sample's metadata (evaluation.md 12.1) and what our client adds."""

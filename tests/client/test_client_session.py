@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from client.sentences import timed_sentences
 from client.session import ClientSession
 
 SETTLE_S = 2.0
@@ -81,9 +82,11 @@ COMPLETION: list[tuple[str, list[Any], str | None]] = [
 ]
 
 
-def fed(steps: list[Any]) -> ClientSession:
-    """A session after these steps, one a second from 100 s on."""
+def fed(steps: list[Any], *, opened: bool = True) -> ClientSession:
+    """A session after these steps, one a second from 100 s on; `session.created` comes first unless told otherwise."""
     session = ClientSession(settle_s=SETTLE_S)
+    if opened:
+        session.receive({"type": "session.created"}, 99.0)
     for second, step in enumerate(steps):
         if step == COMMIT:
             session.commit_sent()
@@ -207,6 +210,11 @@ DAMAGE: list[tuple[str, list[Any], str, int]] = [
     ("non-ASCII base64", [created(), audio("AAAé"), audio(b64(6))], "damaged_base64", 6),
     ("odd bytes", [created(), audio(b64(7))], "odd_audio_bytes", 6),
     ("no data", [created(), {"type": "response.audio.delta", "response_id": "r1"}], "audio_without_data", 0),
+    ("a number where audio belongs", [created(), audio(7), audio(b64(4))], "audio_without_data", 4),  # type: ignore[arg-type]
+    ("a number where text belongs", [created(), text(7)], "text_without_data", 0),  # type: ignore[arg-type]
+    ("a rate that is none", [created(), audio(b64(4), sample_rate_hz="fast")], "unusable_audio_rate", 4),
+    ("a rate of nought", [created(), audio(b64(4), sample_rate_hz=0)], "unusable_audio_rate", 4),
+    ("a rate beyond hearing", [created(), audio(b64(4), sample_rate_hz=10**300)], "unusable_audio_rate", 4),
     ("rate change", [created(), audio(b64(4), sample_rate_hz=8000), audio(b64(4))], "", 8),
     (
         "rate change within a reply",
@@ -221,6 +229,26 @@ DAMAGE: list[tuple[str, list[Any], str, int]] = [
         [created(), audio(b64(4)), audio(b64(4), name="response.output_audio.delta")],
         "second_event_family",
         4,
+    ),
+    (
+        "audio of one dialect, transcript of the other",
+        [created(), audio(b64(4)), text("x", name="response.output_audio_transcript.delta"), audio(b64(4))],
+        "second_event_family",
+        8,
+    ),
+    ("second session.created", [{"type": "session.created"}], "session_created_twice", 0),
+    ("committed twice", [COMMIT, COMMITTED, COMMITTED], "committed_twice", 0),
+    ("session closed twice", [{"type": "session.closed"}] * 2, "event_after_session_closed", 0),
+    ("done twice", [created(), done(), done(status="failed")], "response_done_twice", 0),
+    ("done without an id", [created(), {"type": "response.done"}], "response_done_without_id", 0),
+    ("done of a response never created", [done("r9")], "done_of_unknown_response", 0),
+    ("unknown event", [{"type": "brand.new"}] * 3, "unknown_event", 0),
+    ("unknown field", [{**created(), "shiny": 1}], "unknown_field", 0),
+    (
+        "a unit longer than an append may be",
+        [{"type": "session.updated", "session": {"capabilities": {"chunk_period_ms": 10**9}}}],
+        "unusable_chunk_period",
+        0,
     ),
     ("same journal position", [{**created(), "server_event_seq": 4}] * 2, "duplicate_event", 0),
     ("same event id", [created(), *[{**audio(b64(4)), "event_id": "e"}] * 2], "duplicate_event", 4),
@@ -251,14 +279,115 @@ def test_one_event_family_a_response_the_first_seen(first: str, second: str) -> 
     assert [delta.text for delta, _ in session.texts] == ["yes"]
 
 
+def test_dialect_is_one_for_audio_and_transcript_of_a_response_and_may_differ_between_responses() -> None:
+    newer = "response.output_audio_transcript.delta"
+    session = fed([created(), audio(b64(4)), text("no", name=newer), created("r2"), text("yes", "r2", newer)])
+
+    assert [delta.text for delta, _ in session.texts] == ["yes"]
+
+
+def test_stray_deltas_keep_to_one_dialect_too() -> None:
+    newer = "response.output_audio_transcript.delta"
+    session = fed([text("yes", None), text("yes", None, newer), text(" yes", "r9")])
+
+    assert [delta.text for delta, _ in session.texts] == ["yes", " yes"]
+
+
+def test_stray_text_in_padded_silence_is_late() -> None:
+    session = fed(
+        [created(), text("One."), COMMIT, COMMITTED, done(), text("Two.", None), text("Three.", "r9")]
+    )
+
+    assert [(delta.text, late) for delta, late in session.texts] == [
+        ("One.", False),
+        ("Two.", True),
+        ("Three.", True),
+    ]
+
+
+THUMB = ("\ud83d", "\udc4d")
+HALVES: list[tuple[str, list[Any], list[str]]] = [
+    ("in the next delta", [text("ok " + THUMB[0]), text(THUMB[1] + " done")], ["ok 👍 done"]),
+    ("alone in their deltas", [text("ok "), text(THUMB[0]), text(THUMB[1])], ["ok 👍"]),
+    (
+        "another reply speaks between",
+        [text("ok " + THUMB[0]), text("Else. ", "r2"), text(THUMB[1])],
+        ["ok Else.", "👍"],
+    ),
+    ("an empty delta between", [text(THUMB[0]), text(""), text(THUMB[1] + ".")], ["👍."]),
+    ("the second half never comes", [text("ok " + THUMB[0]), done()], ["ok \ufffd"]),
+    ("the first half never came", [text(THUMB[1] + " ok")], ["\ufffd ok"]),
+    ("first halves in a row", [text(THUMB[0]), text(THUMB[0] + THUMB[1])], ["\ufffd👍"]),
+]
+
+
+@pytest.mark.parametrize(("steps", "wanted"), [row[1:] for row in HALVES], ids=[row[0] for row in HALVES])
+def test_halves_of_a_character_are_rejoined_within_their_response(
+    steps: list[Any], wanted: list[str]
+) -> None:
+    session = fed([created(), created("r2"), *steps])
+
+    said = [item["sentence"] for item in timed_sentences(delta for delta, _ in session.texts)]
+    assert said == wanted
+    "".join(said).encode()
+
+
 def test_text_after_done_is_not_part_of_the_answer() -> None:
     session = fed([created(), text("One."), done(), text(" extra"), created("r2"), text("Two.", "r2")])
 
     assert [delta.text for delta, _ in session.texts] == ["One.", "Two."]
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "why"),
+    [
+        (None, None),
+        ({}, None),
+        ({"implementation_level": None}, None),
+        ({"implementation_level": "model_native_duplex"}, None),
+        ({"implementation_level": "serving_session_adapter"}, "'serving_session_adapter'"),
+        ({"implementation_level": 3}, "'3'"),
+        ([], "capabilities is no object"),
+        ("yes", "capabilities is no object"),
+    ],
+)
+def test_session_that_is_not_full_duplex_is_told(capabilities: Any, why: str | None) -> None:
+    session = fed([{"type": "session.created", "session": {"capabilities": capabilities}}], opened=False)
+
+    assert session.created
+    assert session.unfit is None if why is None else why in (session.unfit or "")
+
+
+def test_what_comes_before_session_created_is_counted_and_taken() -> None:
+    session = fed([created(), text("Hi."), done(), {"type": "session.created"}], opened=False)
+
+    assert session.anomalies == {"event_before_session_created": 3}
+    assert [delta.text for delta, _ in session.texts] == ["Hi."]
+
+
+def test_unknown_events_and_fields_are_named_but_only_the_first_ones() -> None:
+    session = fed([{"type": f"new.{k:03}"} for k in range(100)] + [{**created(), "shiny": 1, "bright": 2}])
+
+    assert session.anomalies == {"unknown_event": 100, "unknown_field": 1}
+    assert list(session.strange) == [f"new.{k:03}" for k in range(20)]
+    assert list(fed([{**created(), "shiny": 1, "bright": 2}]).strange) == ["response.created: bright"]
+
+
+def test_memory_for_duplicates_is_bounded_and_reaches_far_back() -> None:
+    session = ClientSession(settle_s=SETTLE_S)
+    for seq in range(30_000):
+        session.receive({"type": "response.speak", "server_event_seq": seq}, 1.0)
+    assert session.anomalies["duplicate_event"] == 0
+    for seq in range(22_000, 30_000):
+        session.receive({"type": "response.speak", "server_event_seq": seq}, 1.0)
+
+    assert session.anomalies["duplicate_event"] == 8_000
+    assert len(session._seen) + len(session._seen_before) <= 16_384
+
+
 def test_error_before_session_created_refuses_the_session() -> None:
-    session = fed([{"type": "error", "error": {"code": "ref_audio_required", "message": "no voice"}}])
+    refusal = {"type": "error", "error": {"code": "ref_audio_required", "message": "no voice"}}
+    session = fed([refusal], opened=False)
 
     assert session.refused
     assert session.server_errors == ["ref_audio_required: no voice"]
@@ -268,7 +397,7 @@ def test_error_before_session_created_refuses_the_session() -> None:
     "shape", [{"error": {"code": "playback_ack_too_late"}}, {"code": "playback_ack_too_late"}]
 )
 def test_ack_that_came_too_late_is_tolerated(shape: dict[str, Any]) -> None:
-    session = fed([{"type": "session.created"}, {"type": "error", **shape}])
+    session = fed([{"type": "error", **shape}])
 
     assert session.server_errors == []
     assert session.anomalies["playback_ack_too_late"] == 1
@@ -277,8 +406,8 @@ def test_ack_that_came_too_late_is_tolerated(shape: dict[str, Any]) -> None:
 def test_empty_commit_is_known_to_be_refused() -> None:
     empty = {"type": "error", "error": {"code": "input_audio_buffer_empty", "message": "nothing"}}
 
-    assert fed([{"type": "session.created"}, COMMIT, empty]).commit_refused
-    assert not fed([{"type": "session.created"}, empty, COMMIT]).commit_refused
+    assert fed([COMMIT, empty]).commit_refused
+    assert not fed([empty, COMMIT]).commit_refused
 
 
 @pytest.mark.parametrize(
@@ -289,6 +418,7 @@ def test_empty_commit_is_known_to_be_refused() -> None:
             "session.closed by the server (timeout)",
         ),
         ({"type": "session.expired", "reason": "idle_ttl_expired"}, "session.expired (idle_ttl_expired)"),
+        ({"type": "session.replaced"}, "session.replaced by another connection"),
     ],
 )
 def test_end_of_the_session_has_its_reason_and_keeps_it(event: dict[str, Any], why: str) -> None:

@@ -107,10 +107,37 @@ def test_small_events() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[1]", '"x"', "{}", '{"type": 3}', '{"type": "x", "a": NaN}', "\\ud83d"]
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        '"x"',
+        "null",
+        "{}",
+        '{"type": 3}',
+        '{"type": "x", "a": NaN}',
+        '{"type": "x", "a": NaN, "b": "\\ud83d"}',
+        '{"type": "x", "a": -Infinity, "b": "\\ud83d"}',
+        '{"type": "x", "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"type": "x", "b": "\\ud83d", "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"type": "x", "b": "\\ud83d", "a": 1' + "0" * 10_000 + "}",
+        "\\ud83d",
+    ],
+    ids=lambda text: text[:40],
 )
 def test_what_is_no_event_is_read_as_none(text: str) -> None:
     assert wire.read_event(text) is None
+
+
+def test_an_id_with_half_a_character_goes_back_as_it_came() -> None:
+    event = wire.read_event('{"type": "response.created", "response_id": "r\\ud83d"}')
+    assert event is not None
+
+    ack = wire.encode(wire.playback_ack(wire.response_id_of(event) or "", 5))
+
+    assert json.loads(ack)["response_id"] == "r\ud83d"
+    assert b'"r\\ud83d"' in ack
 
 
 def test_lone_surrogate_escape_is_read() -> None:
@@ -127,6 +154,10 @@ def test_lone_surrogate_escape_is_read() -> None:
         ({"error": "text", "code": "unsupported"}, ("unsupported", "text")),
         ({"code": "c", "message": "m"}, ("c", "m")),
         ({"error": []}, ("error", "")),
+        ({"error": {"code": 500, "message": 7}}, ("500", "7")),
+        ({"error": {"code": True, "message": {"deep": []}}}, ("error", "")),
+        ({"error": {"code": "c\ud83d", "message": "\ud83d\udc4d \udc4d"}}, ("c\ufffd", "👍 \ufffd")),
+        ({"error": {"code": "c", "message": "m" * 5000}}, ("c", "m" * 3997 + "...")),
         ({}, ("error", "")),
     ],
 )
@@ -136,7 +167,18 @@ def test_errors_nested_and_flat(event: wire.Event, wanted: tuple[str, str]) -> N
 
 @pytest.mark.parametrize(
     ("period", "wanted"),
-    [(1000, 1000), (40, 40), (0, None), (-1, None), (True, None), ("1", None), (1.5, None)],
+    [
+        (1000, 1000),
+        (40, 40),
+        (60_000, 60_000),
+        (60_001, None),
+        (10**30, None),
+        (0, None),
+        (-1, None),
+        (True, None),
+        ("1", None),
+        (1.5, None),
+    ],
 )
 def test_chunk_period_must_be_a_positive_integer(period: Any, wanted: int | None) -> None:
     assert wire.chunk_period_of({"session": {"capabilities": {"chunk_period_ms": period}}}) == wanted
