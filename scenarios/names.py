@@ -176,6 +176,7 @@ DIAGNOSTIC_KEYS: frozenset[str] = frozenset(
         "split",
         "timeouts",
         "traceback",
+        "unknown",
     }
 )
 """Keys of `attempts/<split>/<id>/<N>.json` (design.md 7)."""
@@ -185,3 +186,41 @@ MATCHER_KEYS: tuple[str, ...] = ("contains", "not_contains", "at_least", "at_mos
 
 REQUIREMENTS: frozenset[str] = frozenset(f"R{number}" for number in range(1, 64))
 """Ids of docs/requirements.yaml."""
+
+ACCURACY_KEYS: frozenset[str] = frozenset(
+    {
+        "error",
+        "errors",
+        "evaluated",
+        "failed",
+        "judge_model",
+        "pr",
+        "pr.mean_all_success",
+        "pr.samples",
+        "protocol_pin",
+        "rtd",
+        "rtd.mean_avg_temporal_score",
+        "rtd.mean_content_score",
+        "rtd.samples",
+        "samples",
+        "score_root",
+        "skipped",
+        "status",
+        "total",
+    }
+)
+"""Keys of the accuracy object (evaluation.md 19); a dot leads into an object."""
+
+TRACE_KEYS: frozenset[str] = frozenset(
+    {
+        "error",
+        "finish_reason",
+        "index",
+        "judge_retry",
+        "kind",
+        "mode",
+        "raw",
+        "transport_retry",
+    }
+)
+"""Keys of a line of the judge's trace (evaluation.md 16.8)."""

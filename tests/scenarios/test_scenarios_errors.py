@@ -129,7 +129,11 @@ TABLE = {
         "letters, digits",
     ),
     "unknown profile": Wrong(
-        "server", "server: {profile: juli}", "server.profile", "'juli'", "'july' or 'input-driven'"
+        "server",
+        "server: {profile: juli}",
+        "server.profile",
+        "'juli'",
+        "one of 'july', 'input-driven' or 'engine'",
     ),
     "reply inside a reply": Wrong(
         "server",
