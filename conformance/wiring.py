@@ -107,7 +107,8 @@ class Wiring:
     def fault_reports(self, scenario: Scenario) -> list[FaultReport]:
         """What the server's faults did, by their position in the scenario."""
         assert self.server is not None
-        positions = [i for i, fault in enumerate(scenario.faults) if fault.layer is not Layer.SEAM]
+        apart = (Layer.SEAM, Layer.JUDGE)
+        positions = [i for i, fault in enumerate(scenario.faults) if fault.layer not in apart]
         reports: list[FaultReport] = []
         for report in self.server.fault_reports():
             reports.append(

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from scenarios.errors import Broken, impossible
 from scenarios.faults_base import LOGICAL_EVENTS, FaultBase, Layer, On, unknown_event
+from scenarios.faults_judge import JUDGE_FAULTS
 from scenarios.faults_seam import FailingWrite, NoSocket, SlowWrite
 from scenarios.names import CLIENT_EVENTS
 
@@ -127,6 +128,7 @@ _ALL: tuple[type[FaultBase], ...] = (
     FailingWrite,
     SlowWrite,
     NoSocket,
+    *JUDGE_FAULTS,
 )
 FAULTS: dict[str, type[FaultBase]] = {fault.name: fault for fault in _ALL}
 """All faults by the name a scenario uses."""

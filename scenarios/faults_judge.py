@@ -21,7 +21,8 @@ REQUIRED_FIELDS: dict[str, tuple[str, ...]] = {
 }
 """What a verdict of each kind must hold (evaluation.md 16.4)."""
 
-_FOREIGN = ("on", "at_s", "for_s", "attempt", "connection")
+FOREIGN_KEYS = ("on", "at_s", "for_s", "attempt", "connection")
+"""Keys of other faults that mean nothing to the judge."""
 
 
 class JudgeFault(FaultBase):
@@ -45,7 +46,7 @@ class JudgeFault(FaultBase):
         allowed = "a fault of the judge takes kind, mode, sample, judgement, request, count"
         broken = [
             Broken((key,), "does not apply to a fault of the judge", allowed)
-            for key in _FOREIGN
+            for key in FOREIGN_KEYS
             if getattr(self, key) is not None
         ]
         if self.mode is not None and self.kind not in (None, "content"):

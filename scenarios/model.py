@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, SerializeAsAny, model_val
 from scenarios.errors import Broken
 from scenarios.faults import FaultBase
 from scenarios.forms import STRICT, LogMatcher, Matcher, SafeId, hold, holding
+from scenarios.judging import JudgeExpect, JudgeSpec, accuracy_rules
 from scenarios.rules import (
     SINGLE_SAMPLE_ID,
     clip_rules,
@@ -72,6 +73,21 @@ class SampleSpec(Strict):
     id: SafeId
     split: SafeId = "RTD_Omni"
     clip: Clip
+    question_text: Annotated[str, Field(min_length=1)] | None = None
+    """The instruction that the judge is shown; None: one that names the sample, or the dataset's."""
+    answer1: str = ""
+    """Reference answer, or the correction wanted; empty: none."""
+    answer2: str = ""
+    """Second reference answer; empty: none."""
+    reminder1: Annotated[float, Field(ge=0)] | None = None
+    """When the event happens that the user wants to be reminded of, in seconds of the clip."""
+    reminder2: Annotated[float, Field(ge=0)] | None = None
+    """The second such event."""
+
+    @property
+    def question(self) -> str:
+        """The instruction of a made sample, different for each."""
+        return self.question_text or f"Tell what happens in clip {self.split}/{self.id} as it happens."
 
 
 class Reply(Strict):
@@ -200,6 +216,10 @@ class Expect(Strict):
     """Keys of the run result."""
     wire: WireExpect | None = None
     """What the server read."""
+    judge: JudgeExpect | None = None
+    """What the judge read, and which samples have a score."""
+    accuracy: Annotated[dict[str, Matcher], holding(accuracy_rules)] = {}
+    """Keys of the accuracy object (evaluation.md 19); a dot leads into an object: `rtd.mean_content_score`."""
     log: list[LogMatcher] = []
     """Each must match at least one log message of the client."""
     warnings: Matcher = "unchecked"
@@ -236,6 +256,8 @@ class Scenario(Strict):
     """How the server behaves when nothing goes wrong, and what the model says."""
     faults: list[SerializeAsAny[FaultBase]] = []
     """What goes wrong."""
+    judge: JudgeSpec | None = None
+    """The judge; without this section nothing is judged."""
     client: ClientSpec = ClientSpec()
     """What the built-in client is told."""
     expect: Expect

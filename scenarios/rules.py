@@ -181,6 +181,7 @@ def cross_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
         yield Broken(("title",), "several lines", "one line")
     for index, fault in enumerate(parts.get("faults", [])):
         yield from _trigger_rules(index, fault)
+    yield from _judge_rules(parts)
     if "clip" not in parts or "samples" not in parts:
         return
     if parts["clip"] is None and not parts["samples"]:
@@ -204,9 +205,16 @@ def _sample_rules(parts: Mapping[str, Any], ids: list[str]) -> Iterable[Broken]:
     expect = parts.get("expect")
     if expect is None:
         return
-    for name in expect.samples:
+    named: list[tuple[tuple[str, ...], str]] = [(("samples",), name) for name in expect.samples]
+    named += [(("judge", "samples"), name) for name in (expect.judge.samples if expect.judge else ())]
+    for section, name in named:
         if name not in ids:
-            yield Broken(("expect", "samples", name), f"unknown sample {name!r}", known(name, ids))
+            yield Broken(("expect", *section, name), f"unknown sample {name!r}", known(name, ids))
+    judge = parts.get("judge")
+    for index, reply in enumerate(judge.replies if judge else ()):
+        if reply.sample is not None and reply.sample not in ids:
+            where = ("judge", "replies", index, "sample")
+            yield Broken(where, f"unknown sample {reply.sample!r}", known(reply.sample, ids))
     for key in ("metadata", "close"):
         if len(ids) > 1 and key in expect.model_fields_set:
             allowed = f"with several samples, use sample.{key} (all of them) or samples"
@@ -218,3 +226,17 @@ def _trigger_rules(index: int, fault: FaultBase) -> Iterable[Broken]:
         if not fault.takes_trigger and getattr(fault, key) is not None:
             path = ("faults", index, fault.name, key)
             yield Broken(path, "this fault takes no trigger", "it acts at its own moment; leave it out")
+
+
+def _judge_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
+    """Without a judge nothing of it can fail or be expected."""
+    if "judge" not in parts or parts["judge"] is not None:
+        return
+    allowed = "give a `judge` section; `judge: {}` is one with plausible verdicts"
+    for index, fault in enumerate(parts.get("faults", [])):
+        if fault.layer == "judge":
+            yield Broken(("faults", index, fault.name), "a fault of the judge without one", allowed)
+    expect = parts.get("expect")
+    for key in ("judge", "accuracy"):
+        if expect is not None and key in expect.model_fields_set:
+            yield Broken(("expect", key), "expected without a judge", allowed)

@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from scenarios import faults, faults_base, faults_judge, faults_seam, model
+from scenarios import faults, faults_base, faults_judge, faults_seam, judging, model
 from scenarios.faults import FAULTS, FaultBase
+from scenarios.faults_judge import FOREIGN_KEYS, JUDGE_FAULTS
 from scenarios.model import Scenario
-from scenarios.names import DEADLINES, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
+from scenarios.names import ACCURACY_KEYS, DEADLINES, METADATA_KEYS, REQUIREMENTS, RUN_KEYS, TRACE_KEYS
 from scenarios.rules import SAFE_ID
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -59,6 +60,9 @@ def json_schema() -> dict[str, Any]:
         "propertyNames": {"pattern": "^[a-z0-9][a-z0-9._-]*$"},
         "additionalProperties": {"type": "object", "minProperties": 1},
     }
+    for fault in JUDGE_FAULTS:
+        for foreign in FOREIGN_KEYS:
+            del definitions[fault.__name__]["properties"][foreign]
     _name_keys(definitions)
     _describe({**definitions, "Scenario": root})
     root["required"] = [name for name in root["required"] if name != "id"]
@@ -95,13 +99,20 @@ def _name_keys(definitions: dict[str, Any]) -> None:
         ("Expect", "metadata"): (sorted(METADATA_KEYS), matcher),
         ("SampleExpect", "metadata"): (sorted(METADATA_KEYS), matcher),
         ("Expect", "run"): (sorted(RUN_KEYS), matcher),
+        ("Expect", "accuracy"): (sorted(ACCURACY_KEYS), matcher),
     }
     for (owner, field), (names, value) in closed.items():
         schema = definitions[owner]["properties"][field]
         schema["properties"] = dict.fromkeys(names, value)
         schema["additionalProperties"] = False
     definitions["Expect"]["properties"]["log"]["items"] = matcher
-    for name in ("SampleExpect", "WireExpect"):
+    lines = definitions["JudgedExpect"]["properties"]["trace"]["anyOf"][0]
+    lines["items"] = {
+        "type": "object",
+        "properties": dict.fromkeys(sorted(TRACE_KEYS), matcher),
+        "additionalProperties": False,
+    }
+    for name in ("SampleExpect", "WireExpect", "JudgeExpect", "JudgedExpect"):
         for schema in definitions[name]["properties"].values():
             if schema.get("default") == "unchecked":
                 schema["$ref"] = "#/$defs/Matcher"
@@ -112,7 +123,7 @@ def _name_keys(definitions: dict[str, Any]) -> None:
 def _describe(definitions: dict[str, dict[str, Any]]) -> None:
     """Give each key the text that stands under it in the models, so that an editor shows it."""
     texts: dict[str, dict[str, str]] = {}
-    for module in (faults_base, faults_judge, faults_seam, faults, model):
+    for module in (faults_base, faults_judge, faults_seam, faults, judging, model):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 texts[node.name] = _field_texts(node)

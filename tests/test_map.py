@@ -35,7 +35,7 @@ ONLY_IN: dict[tuple[str, str], tuple[str, ...]] = {
 """(package, library) -> the modules, or packages, that alone may import it there."""
 
 SUPPORT = {
-    "mockserver/faults": {"__init__", "actions", "mechanism"},
+    "mockserver/faults": {"__init__", "actions", "judging", "mechanism"},
     "conformance/seams": {"__init__", "base"},
 }
 """Modules there that are no fault: what faults share."""
@@ -241,6 +241,7 @@ def fault_files(folder: str) -> set[str]:
 def test_every_fault_has_its_file_and_every_file_its_fault() -> None:
     names = {layer: {name for name, fault in FAULTS.items() if fault.layer is layer} for layer in Layer}
     seams = names.pop(Layer.SEAM)
+    names[Layer.JUDGE] = {f"judge_{name}" for name in names[Layer.JUDGE]}
 
     assert fault_files("conformance/seams") == seams
     assert fault_files("mockserver/faults") == set().union(*names.values())
@@ -250,9 +251,10 @@ def test_every_fault_says_what_it_does() -> None:
     silent = []
     for name, fault in FAULTS.items():
         folder = "conformance/seams" if fault.layer is Layer.SEAM else "mockserver/faults"
-        path = PROJECT / folder / f"{name}.py"
+        stem = f"judge_{name}" if fault.layer is Layer.JUDGE else name
+        path = PROJECT / folder / f"{stem}.py"
         if not ast.get_docstring(ast.parse(path.read_text("utf-8"))):
-            silent.append(f"{folder}/{name}.py")
+            silent.append(f"{folder}/{stem}.py")
         if "__doc__" not in vars(fault) or not vars(fault)["__doc__"]:
             silent.append(f"scenarios/faults.py {fault.__name__}")
 

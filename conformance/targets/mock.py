@@ -12,8 +12,8 @@ from scenarios.model import Scenario
 
 
 def server_faults(scenario: Scenario) -> list[FaultBase]:
-    """The faults that the server plays; seams act on the client."""
-    return [fault for fault in scenario.faults if fault.layer is not Layer.SEAM]
+    """The faults that the server plays; seams act on the client, and the judge plays its own."""
+    return [fault for fault in scenario.faults if fault.layer not in (Layer.SEAM, Layer.JUDGE)]
 
 
 def make_server(

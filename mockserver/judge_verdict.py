@@ -1,0 +1,101 @@
+"""What the judge itself holds of a reply: a verdict, or what is wrong with it (evaluation.md 16.4 to 16.6)."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mockserver.judge_reading import REQUIRED_FIELDS, Kind
+
+Standing = Literal["verdict", "missing", "invalid", "incomplete", "none"]
+"""verdict: it can be scored. missing, invalid: a required field is not there, or holds what cannot be used.
+incomplete: cut short or empty. none: no reply reached the client."""
+_RANGES: Mapping[str, tuple[float, float, bool]] = {
+    "temporal_score": (0, 3, True),
+    "is_relevant": (0, 1, True),
+    "content_score": (0.0, 3.0, False),
+    "success_score": (0, 1, True),
+}
+"""Least, most, whole numbers only."""
+_OBJECT = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
+_TRAILING_COMMA = re.compile(r",\s*([}\]])")
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a reply stands."""
+
+    standing: Standing
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Of a verdict: its required fields."""
+    detail: str = ""
+
+
+def read_verdict(kind: Kind, content: str | None, finish_reason: str | None) -> Verdict:
+    """How a reply of the judge stands.
+
+    It is read as leniently as evaluation.md 16.5 allows, so that no client is blamed for a score that it may
+    take: bare `"name": number` fragments count, an object may be fenced, numbers may be text.
+    """
+    if finish_reason not in (None, "stop"):
+        return Verdict("incomplete", detail=f"finish_reason {finish_reason}")
+    text = _THOUGHT.sub("", content or "").strip()
+    if not text:
+        return Verdict("incomplete", detail="no content")
+    required = REQUIRED_FIELDS[kind]
+    objects = [found for found in map(_parsed, _OBJECT.findall(text)) if isinstance(found, dict)]
+    whole = [found for found in objects if all(name in found for name in required)]
+    found = whole[0] if whole else (objects[0] if objects else _fragments(text, required))
+    absent = [name for name in required if name not in found]
+    if absent:
+        return Verdict("missing", detail=f"missing {', '.join(absent)}")
+    verdicts = [_scores(candidate, required) for candidate in whole or [found]]
+    if any(isinstance(scores, str) for scores in verdicts):
+        return Verdict("invalid", detail=next(scores for scores in verdicts if isinstance(scores, str)))
+    if any(scores != verdicts[0] for scores in verdicts):
+        return Verdict("invalid", detail="two verdicts that disagree")
+    scores = verdicts[0]
+    assert not isinstance(scores, str)
+    return Verdict("verdict", scores)
+
+
+def _parsed(fragment: str) -> Any:
+    try:
+        return json.loads(_TRAILING_COMMA.sub(r"\1", fragment))
+    except ValueError:
+        return None
+
+
+def _fragments(text: str, required: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in required:
+        match = re.search(rf"[\"']?{name}[\"']?\s*[:=]\s*[\"']?(-?\d+(?:\.\d+)?)", text)
+        if match is not None:
+            found[name] = match[1]
+    return found
+
+
+def _scores(found: Mapping[str, Any], required: tuple[str, ...]) -> dict[str, float] | str:
+    scores: dict[str, float] = {}
+    for name in required:
+        least, most, whole = _RANGES[name]
+        number = _as_number(found[name])
+        if number is None or not least <= number <= most or (whole and number != int(number)):
+            return f"invalid {name}: {found[name]!r}"
+        scores[name] = round(number, 2)
+    return scores
+
+
+def _as_number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
