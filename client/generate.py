@@ -269,11 +269,25 @@ class Attempt:
         return result
 
 
+def failed_metadata(prepared: Prepared, settings: SessionSettings, record: AttemptRecord) -> dict[str, Any]:
+    """The metadata of an attempt that ended with an exception: what its session, if there was one, still holds."""
+    if record.conversation is not None:
+        return Attempt(prepared, settings, record).result(record.conversation).metadata
+    nothing = SampleResult(
+        prepared.split, prepared.id, [], {}, [], [], response_done=False, completed_replies=0
+    )
+    return metadata_of(nothing, settings, None)
+
+
 def metadata_of(
-    result: SampleResult, settings: SessionSettings, conversation: Conversation
+    result: SampleResult, settings: SessionSettings, conversation: Conversation | None
 ) -> dict[str, Any]:
-    """The content of `<id>.meta.json` (evaluation.md 12.1); `retry_count` is the gate's to raise."""
-    session = conversation.session
+    """The content of `<id>.meta.json` (evaluation.md 12.1); `retry_count` is the gate's to raise.
+
+    Args:
+        conversation: None when no connection was made.
+    """
+    session = ClientSession(settle_s=0.0) if conversation is None else conversation.session
     return {
         "id": result.id,
         "split": result.split,
@@ -299,7 +313,7 @@ def metadata_of(
         "padding": {
             "units": session.padded_units,
             "period_ms": session.chunk_period_ms,
-            "timeout": conversation.timeouts.padding,
+            "timeout": None if conversation is None else conversation.timeouts.padding,
         },
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from client.sentences import mended
 from client.wire import printable
 
 DEFAULT_OUTPUT_RATE_HZ: Final = 24_000
@@ -59,7 +60,7 @@ class ResponseRecord:
         """
         text = self.half + text
         self.half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        return text[:-1] if self.half else text
+        return mended(text[:-1] if self.half else text)
 
     def take_metadata(self, metadata: dict[str, Any]) -> None:
         """Keep the metadata of an audio delta."""

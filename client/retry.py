@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol
 
 from client.deadlines import bounded
 from client.diagnostics import AttemptDiagnostics
-from client.generate import generate_sample
+from client.generate import failed_metadata, generate_sample
 from client.media import Prepared
 from client.record import AttemptRecord, Observer
 from client.result import SampleResult, failure_text, masked, recorded_timeouts, reported_errors
@@ -59,6 +59,8 @@ class RequestOutput:
     """Of the reported attempt alone: start to return of `generate_sample` (R27)."""
     started_s: float = 0.0
     """Loop time at which the reported attempt began."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Of the reported attempt; a failed sample leaves it as its only file, with the reason under `error`."""
     reasons: list[str] = field(default_factory=list)
     """Why each failed or retried attempt was none to publish, in order."""
 
@@ -83,8 +85,9 @@ async def request_sample(
         note_failed_attempt(record, decision, output, settings, on_failed_attempt)
         if decision.action == "fail":
             break
-    if output.result is not None:
-        output.result.metadata["retry_count"] = output.retry_count
+    output.metadata["retry_count"] = output.retry_count
+    if not output.success:
+        output.metadata["error"] = output.error
     return output
 
 
@@ -120,6 +123,9 @@ async def run_attempt(
         output.result, error, record.attempt, elapsed_s=output.latency_s, request_s=deadlines.request_s
     )
     reason = masked(decision.reason, settings.headers)
+    output.metadata = (
+        failed_metadata(prepared, settings, record) if output.result is None else output.result.metadata
+    )
     output.success, output.error = decision.action == "publish", reason
     record.tell("attempt_ended", row=decision.row, action=decision.action, reason=reason)
     return Decision(decision.row, decision.action, reason)

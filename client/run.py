@@ -297,8 +297,7 @@ class Run:
             if output.result is not None and output.success:
                 artifacts.publish(output.result, root, split, sample_id)
                 return replace(record, outcome="published")
-            if output.result is not None:
-                artifacts.write_metadata(root, split, sample_id, output.result.metadata)
+            artifacts.write_metadata(root, split, sample_id, output.metadata)
         except OSError as error:
             log.error("%s/%s: files not written: %s", split, sample_id, error)
             self.result.artifact_errors.append(f"{split}/{sample_id}: {error}")

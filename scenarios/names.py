@@ -110,6 +110,7 @@ METADATA_KEYS: frozenset[str] = frozenset(
         "close_error",
         "close_timeout",
         "drain_timeout",
+        "error",
         "fps",
         "frame_transport",
         "id",
