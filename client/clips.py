@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from client.frames import extract_at
+from client.frames import extract_at, probe_duration_s
 from client.media import Frame, MediaSource, materialise
 
 STORE_BYTES: Final = 64 * 1024 * 1024
@@ -27,6 +27,9 @@ class Clip(Protocol):
 
     def uri(self) -> str:
         """`file://` address of the clip. Raises MediaError, OSError."""
+
+    def seconds(self) -> float:
+        """Duration by the file itself. Raises MediaError."""
 
 
 class FrameStore:
@@ -93,6 +96,9 @@ class VideoClip:
     def uri(self) -> str:
         return materialise(self.video, self.folder, self.id).resolve().as_uri()
 
+    def seconds(self) -> float:
+        return probe_duration_s(self.video.read(), self.video.name)
+
 
 @dataclass(frozen=True)
 class StillClip:
@@ -112,6 +118,10 @@ class StillClip:
 
     def uri(self) -> str:
         return self.where
+
+    def seconds(self) -> float:
+        """One frame a second is what such clips have."""
+        return self.stills[-1].t_s + 1.0 if self.stills else 0.0
 
 
 def window_times(start_s: float, end_s: float, fps: float) -> list[float]:

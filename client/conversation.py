@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from client.connection import Connection, ConnectionLost
 from client.deadlines import DeadlineExceeded, Deadlines, Signal
+from client.engine_stats import note_stats, session_id_of
 from client.record import AttemptRecord
 from client.session import ClientSession
 from client.wire import Event, read_event
@@ -47,6 +48,8 @@ class Conversation:
     """For the attempt itself: something it may be waiting for has come."""
     listeners: list[Signal] = field(default_factory=list)
     """Further waiters, told of the same changes."""
+    session_id: str | None = None
+    """The server's name of the session, once it told it; for metrics."""
     response_done: bool = False
     """The drain ended by its condition and a reply of the input was completed."""
 
@@ -84,7 +87,11 @@ class Conversation:
             self.session.anomalies["unreadable_frame" if isinstance(frame, str) else "binary_frame"] += 1
             return
         self.record.received(event)
-        if self.session.receive(event, asyncio.get_running_loop().time()):
+        changed = self.session.receive(event, asyncio.get_running_loop().time())
+        note_stats(self.session.responses, event)
+        if self.session_id is None:
+            self.session_id = session_id_of(event)
+        if changed:
             self.notify()
 
     def notify(self) -> None:

@@ -87,6 +87,18 @@ def extract_at(source: Path | bytes, name: str, times_s: Sequence[float]) -> dic
     return _opened(source, name, lambda av, container: _at(av, container, name, sorted(set(times_s))))
 
 
+def probe_duration_s(source: Path | bytes, name: str) -> float:
+    """Seconds a video file says it lasts. Raises MediaError: it does not say, or is no video."""
+
+    def probe(av: Any, container: Any) -> float | None:
+        return _probed_duration_s(av, container, _video_stream(container, name))
+
+    duration_s = _opened(source, name, probe)
+    if duration_s is None:
+        raise MediaError(f"{name}: unknown duration; {ALLOWED}, or give video_duration")
+    return duration_s
+
+
 def _opened(source: Path | bytes, name: str, read: Callable[[Any, Any], T]) -> T:
     """Open a clip and read from it. Raises MediaError: it cannot be."""
     av = import_av()

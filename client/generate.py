@@ -258,6 +258,7 @@ class Attempt:
             close_error=timeouts.close_error,
             broken=self.broken,
             close=conversation.connection.close_kind(session_closed=session.closed),
+            session_id=conversation.session_id,
             responses=responses,
             audio_bytes=sum(r.audio_bytes for r in responses),
             audio_sample_rate_hz=session.output_rate_hz,

@@ -40,6 +40,10 @@ class ResponseRecord:
     last_audio_s: float | None = None
     server_metadata: dict[str, Any] | None = None
     """Last metadata of its deltas; stage metrics are cumulative (protocol.md 13)."""
+    stage_metrics: dict[str, Any] | None = None
+    """Latest figures of the engine's stages; cumulative (protocol.md 13.1)."""
+    request_metrics: dict[str, Any] | None = None
+    """The server's own `response_request_metrics` (protocol.md 13.2)."""
     half: str = ""
     """First half of a character that its latest text delta ended in the middle of."""
 

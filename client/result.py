@@ -38,6 +38,8 @@ class SampleResult:
     """The connection or session ended in the middle; in `errors` too."""
     close: CloseKind = "none"
     late_sentences: list[dict[str, Any]] = field(default_factory=list)
+    session_id: str | None = None
+    """The server's name of the session."""
     responses: Sequence[ResponseRecord] = ()
     audio_bytes: int = 0
     """Reply audio, PCM16 mono, all responses together."""

@@ -56,7 +56,7 @@ async def temporal_rows(
     Args: first: index of the first sentence in the trace.
     Raises: JudgeError: a judgement gave no score, so the sample has none. MediaError, OSError.
     """
-    clip, duration_s = _needed(subject)
+    clip, duration_s = await shown(subject)
     windows = [window_of(s.start_s, s.end_s, duration_s) for s in sentences]
     times = [window_times(w.start_s, w.end_s, judge.settings.fps) if w else [] for w in windows]
     await asyncio.to_thread(clip.frames, [t_s for of_one in times for t_s in of_one])
@@ -74,10 +74,14 @@ async def temporal_rows(
     return rows
 
 
-def _needed(subject: Subject) -> tuple[Clip, float]:
-    if subject.clip is None or subject.duration_s is None:
+async def shown(subject: Subject) -> tuple[Clip, float]:
+    """The clip and its duration in seconds, probed where the dataset is silent. Raises: JudgeError. MediaError."""
+    if subject.clip is None:
         raise JudgeError("no video, and nothing to judge the answer against")
-    return subject.clip, subject.duration_s
+    duration_s = subject.duration_s
+    if duration_s is None:
+        duration_s = await asyncio.to_thread(subject.clip.seconds)
+    return subject.clip, duration_s
 
 
 def temporal_question(
@@ -186,13 +190,13 @@ class ContentAsker:
 
     async def by_video(self) -> Fields:
         """The clip by its address."""
-        clip, _ = _needed(self.subject)
+        clip, _ = await shown(self.subject)
         part = video_part(await asyncio.to_thread(clip.uri))
         return await self.judge.judge(self.question("video_url", [part]))
 
     async def by_frames(self) -> Fields:
         """Frames of the whole clip; fewer, where that is allowed and the judge says it was too much."""
-        clip, duration_s = _needed(self.subject)
+        clip, duration_s = await shown(self.subject)
         times = content_times(duration_s, self.judge.settings.content_frame_limit)
         found = await asyncio.to_thread(clip.frames, times)
         if not found:

@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from client.clips import Clip
+from client.clips import Clip, FrameStore, VideoClip
+from client.dataset import Sample
 from client.dataset_identity import Family, Task
 
 
@@ -40,7 +41,7 @@ class Subject:
     events_s: tuple[float, ...]
     """Times of the reminders that could be read."""
     duration_s: float | None
-    """Of the clip; None: not known, which the family rtd cannot be judged without."""
+    """Of the clip; None: to be probed."""
     clip: Clip | None
 
     @property
@@ -51,6 +52,28 @@ class Subject:
     def guidance(self) -> list[str]:
         """References without empty and repeated ones (evaluation.md 17)."""
         return list(dict.fromkeys(text for text in (r.strip() for r in self.references) if text))
+
+
+def subject_of(sample: Sample, response_root: Path, store: FrameStore) -> Subject:
+    """A sample of the dataset as the judge sees it; its clip is decoded when it is asked for.
+
+    Args: response_root: the clip is materialised in `<split>/.media/<id>/` below it when a path is needed.
+    """
+    clip = None
+    if sample.video is not None:
+        folder = response_root / sample.split / ".media" / sample.id
+        clip = VideoClip(sample.split, sample.id, sample.video, folder, store)
+    return Subject(
+        split=sample.split,
+        id=sample.id,
+        family=sample.family,
+        task=sample.task,
+        instruction=sample.question_text,
+        references=(sample.answer1, sample.answer2),
+        events_s=sample.reminders_s,
+        duration_s=sample.video_duration_s,
+        clip=clip,
+    )
 
 
 @dataclass(frozen=True)
