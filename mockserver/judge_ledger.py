@@ -147,7 +147,7 @@ class Ledger:
         self.entries: list[JudgeRequest] = []
         self._samples = list(samples)
         self._judgements: dict[tuple[Any, ...], list[_Judgement]] = {}
-        self._owners: dict[int, tuple[str, str]] = {}
+        self._shown: dict[int, JudgeRequest] = {}
 
     def open(self, t_s: float) -> JudgeRequest:
         """A request arrived; what it is comes later."""
@@ -168,7 +168,7 @@ class Ledger:
         entry.images, entry.video = len(asked.images), next(iter(asked.videos), None)
         entry.reask = asked.is_reask
         entry.sample = self._owner(asked, hint)
-        self._owners[asked.first_print] = entry.sample or ("", "")
+        self._shown[asked.first_print] = entry
         judgement = self._judgement(entry, asked)
         entry.judgement = judgement.number
         entry.request = len(judgement.requests) + 1
@@ -206,7 +206,7 @@ class Ledger:
 
     def _owner(self, asked: Asked, hint: tuple[str, str] | None) -> tuple[str, str] | None:
         """Whose request it is: by the hint where the text allows it, by the instruction it shows, by the file it
-        names, by an earlier request that said the same; then by order."""
+        names, by an earlier request that said the same and has no verdict; then by order."""
         text = asked.text
         shown = [sample for sample in self._samples if sample.is_shown_in(text)]
         if hint is not None and any(sample.key == hint for sample in shown or self._samples):
@@ -221,9 +221,10 @@ class Ledger:
             named = [sample for sample in candidates if _names(asked.videos[0], sample)]
             if len(named) == 1:
                 return named[0].key
-        earlier = self._owners.get(asked.first_print)
-        if earlier is not None and any(s.key == earlier for s in candidates):
-            return earlier
+        earlier = self._shown.get(asked.first_print)
+        open_still = earlier is not None and (asked.is_reask or not earlier.judged)
+        if open_still and any(sample.key == earlier.sample for sample in candidates):
+            return earlier.sample
         return hint if not self._samples else self._by_order(asked.kind, candidates)
 
     def _by_order(self, kind: Kind, candidates: Sequence[JudgedSample]) -> tuple[str, str] | None:

@@ -26,7 +26,8 @@ class InvalidField(JudgeFault):
 
     def change(self, answer: Answer, entry: JudgeRequest) -> bool:
         verdict, name = verdict_object(answer), field_of(self._spec.field, entry)
-        if verdict is None or name not in verdict or verdict[name] == self._spec.value:
+        if verdict is None or name not in verdict:
             return False
+        before = answer.content
         put(answer, {**verdict, name: self._spec.value})
-        return True
+        return answer.content != before
