@@ -222,8 +222,11 @@ class Ledger:
             if len(named) == 1:
                 return named[0].key
         earlier = self._shown.get(asked.first_print)
-        open_still = earlier is not None and (asked.is_reask or not earlier.judged)
-        if open_still and any(sample.key == earlier.sample for sample in candidates):
+        if (
+            earlier is not None
+            and (asked.is_reask or not earlier.judged)
+            and any(sample.key == earlier.sample for sample in candidates)
+        ):
             return earlier.sample
         return hint if not self._samples else self._by_order(asked.kind, candidates)
 

@@ -28,6 +28,7 @@ class InvalidField(JudgeFault):
         verdict, name = verdict_object(answer), field_of(self._spec.field, entry)
         if verdict is None or name not in verdict:
             return False
+        put(answer, verdict)
         before = answer.content
         put(answer, {**verdict, name: self._spec.value})
         return answer.content != before
