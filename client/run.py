@@ -10,19 +10,20 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from dataclasses import replace
+from typing import Any
 
 from client import artifacts
 from client.input_errors import MediaError
 from client.media import Prepared
+from client.metrics import SampleMetrics, sample_metrics
+from client.metrics_file import METRICS, keep_metrics, kept_metrics, write_metrics
 from client.record import Observer
-from client.response_root import RunError, check_same_settings, comparable, finished_metadata, locked
+from client.response_root import RunError, check_same_settings, finished_metadata, locked
 from client.retry import RequestOutput, request_sample
 from client.run_result import RunResult, SampleRecord
-from client.settings import SessionSettings
+from client.run_settings import Planned, Progress, RunSettings, told
+from client.warm_up import warm_up
 from client.wire import realtime_url
 
 __all__ = [
@@ -37,43 +38,6 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-
-
-class Planned(Protocol):
-    """A sample whose media is prepared when its turn comes, in a worker thread."""
-
-    @property
-    def split(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    def __call__(self) -> Prepared:
-        """Raises MediaError: the sample fails with that reason and no session is opened."""
-
-
-class Progress(Protocol):
-    """Told as samples start and end. `index` counts from 0 in the order asked for."""
-
-    def started(self, index: int, split: str, sample_id: str) -> None: ...
-    def ended(self, index: int, record: SampleRecord) -> None: ...
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """How samples are run.
-
-    Source: evaluation.md 12.3, 21.
-    """
-
-    session: SessionSettings
-    response_root: Path
-    concurrency: int = 1
-    """Sessions at a time."""
-    defer_artifacts: bool = False
-    """Write answers after the last sample, outside the timed window."""
-    overwrite: bool = False
-    """Run finished samples again."""
-    stop_when_away: bool = False
-    """End the run when its first samples do not even reach the server."""
 
 
 async def run_samples(
@@ -110,6 +74,8 @@ class Run:
             raise RunError(str(error)) from error
         if settings.concurrency < 1:
             raise RunError(f"concurrency: found {settings.concurrency}; allowed: 1 or more")
+        if settings.warmups < 0:
+            raise RunError(f"warm-ups: found {settings.warmups}; allowed: 0 or more")
         for sample in samples:
             if not all(isinstance(getattr(sample, name, None), str) for name in ("split", "id")):
                 raise RunError(
@@ -127,7 +93,7 @@ class Run:
         self._reached = asyncio.Event()
         """A session got as far as its first event."""
         self._away = asyncio.Event()
-        self.result = RunResult(str(settings.response_root), _told(settings))
+        self.result = RunResult(str(settings.response_root), told(settings))
 
     async def run(self) -> RunResult:
         """Run every sample.
@@ -147,6 +113,8 @@ class Run:
             self._skip_finished()
             self._begin_s = asyncio.get_running_loop().time()
             try:
+                await self._warm_up()
+                self._begin_s = asyncio.get_running_loop().time()
                 await self._work()
             finally:
                 self.result.duration_s = asyncio.get_running_loop().time() - self._begin_s
@@ -160,12 +128,14 @@ class Run:
         """Record samples that an earlier run has finished. Raises RunError: made with other settings."""
         if self._settings.overwrite:
             return
+        measured = kept_metrics(self._settings.response_root)
         for index, sample in enumerate(self._samples):
             metadata = finished_metadata(self._settings.response_root, sample.split, sample.id)
             if metadata is None:
                 continue
             check_same_settings(self._settings.response_root, sample, metadata, self._settings.session)
             retry_count = metadata.get("retry_count")
+            metrics = measured.get((sample.split, sample.id))
             self._end(
                 index,
                 SampleRecord(
@@ -173,15 +143,30 @@ class Run:
                     sample.id,
                     "skipped_finished",
                     retry_count=retry_count if isinstance(retry_count, int) else 0,
+                    request_succeeded=True,
+                    latency_s=metrics.request.get("e2el_s") if metrics is not None else None,
                     metadata=metadata,
+                    metrics=metrics,
                 ),
             )
+
+    async def _warm_up(self) -> None:
+        """Sessions before the timed window, on the first sample that is to be run."""
+        settings = self._settings
+        first = next((i for i, record in enumerate(self._records) if record is None), None)
+        if first is None or not (settings.readiness or settings.warmups):
+            return
+        prepared = await self._prepared(first, self._samples[first])
+        if prepared is not None:
+            self.result.stopped = await warm_up(prepared, settings)
 
     # -- during
     # ---------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         """Workers take the samples in order. Ends when all have ended, one broke, or the server is away."""
+        if self.result.stopped:
+            return
         waiting = iter([i for i, record in enumerate(self._records) if record is None])
         count = min(self._settings.concurrency, len(self._samples))
         workers = [
@@ -234,7 +219,7 @@ class Run:
         output = await request_sample(
             prepared, self._settings.session, observer=self._observe, on_failed_attempt=self._keep_attempt
         )
-        self._end(index, self._record_of(index, output))
+        self._end(index, await self._kept(index, self._record_of(index, output), output))
         if self._settings.stop_when_away and not self._reached.is_set():
             self.result.stopped = f"the server is away: {output.error.strip().splitlines()[-1]}"
             self._away.set()
@@ -268,7 +253,7 @@ class Run:
 
     def _record_of(self, index: int, output: RequestOutput) -> SampleRecord:
         result = output.result
-        record = SampleRecord(
+        return SampleRecord(
             output.split,
             output.id,
             "failed",
@@ -281,11 +266,28 @@ class Run:
             metadata=None if result is None else result.metadata,
             timed_sentences=None if result is None else result.timed_sentences,
             close=None if result is None else result.close,
+            metrics=sample_metrics(result, request_index=index, latency_s=output.latency_s)
+            if output.success and result is not None
+            else None,
         )
+
+    async def _kept(self, index: int, record: SampleRecord, output: RequestOutput) -> SampleRecord:
+        """The record after writing the sample's files, or after putting them off.
+
+        Written in a thread: a slow disk must not keep other sessions from acking. Once begun it is waited for, also
+        by a run that is being cancelled: what was written is counted.
+        """
         if self._settings.defer_artifacts:
             self._outputs[index] = output
             return replace(record, outcome="published" if output.success else "failed")
-        return self._written(record, output)
+        writing = asyncio.ensure_future(asyncio.to_thread(self._written, record, output))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing], timeout=self._settings.session.deadlines.grace_s)
+            if writing.done():
+                self._end(index, writing.result())
+            raise
 
     def _written(self, record: SampleRecord, output: RequestOutput) -> SampleRecord:
         """The record after writing the sample's files: its answer, or the metadata alone where it has none.
@@ -294,16 +296,30 @@ class Run:
         """
         root, split, sample_id = self._settings.response_root, output.split, output.id
         try:
-            if output.result is not None and output.success:
+            if may_publish(output):
+                assert output.result is not None, "a success has its result"
+                self._keep_metrics(record)
                 artifacts.publish(output.result, root, split, sample_id)
                 return replace(record, outcome="published")
             artifacts.write_metadata(root, split, sample_id, output.metadata)
         except OSError as error:
-            log.error("%s/%s: files not written: %s", split, sample_id, error)
-            self.result.artifact_errors.append(f"{split}/{sample_id}: {error}")
+            self._note_artifact_error(f"{split}/{sample_id}: {error}")
             if output.success:
                 return replace(record, outcome="failed", error=f"artifact: {error}")
         return replace(record, outcome="failed")
+
+    def _keep_metrics(self, record: SampleRecord) -> None:
+        """Figures that cannot be written cost nothing but themselves."""
+        if record.metrics is None:
+            return
+        try:
+            keep_metrics(self._settings.response_root, record.split, record.id, record.metrics)
+        except OSError as error:
+            self._note_artifact_error(f"{record.split}/{record.id}: figures not written: {error}")
+
+    def _note_artifact_error(self, told: str) -> None:
+        log.error("%s", told)
+        self.result.artifact_errors.append(told)
 
     def _observe(self, step: str, fields: Mapping[str, Any]) -> None:
         if step == "attempt_started":
@@ -347,28 +363,22 @@ class Run:
                     ),
                 )
         self.result.samples = [record for record in self._records if record is not None]
-        try:
-            self.result.write(self._settings.response_root)
-        except OSError as error:
-            self.result.artifact_errors.append(f"run_result.json: {error}")
-            log.error("run result not written: %s", error)
+        root = self._settings.response_root
+        figures: dict[tuple[str, str], SampleMetrics] = {}
+        for record in self.result.samples:
+            if record.metrics is not None and record.outcome in ("published", "skipped_finished"):
+                figures[record.split, record.id] = record.metrics
+        ours = {(record.split, record.id) for record in self.result.samples}
+        for name, write in (
+            (METRICS, lambda: write_metrics(root, figures, ours)),
+            ("run_result.json", lambda: self.result.write(root)),
+        ):
+            try:
+                write()
+            except OSError as error:
+                self._note_artifact_error(f"{root / name}: {error}")
 
 
-def _told(settings: RunSettings) -> dict[str, Any]:
-    """Settings for the run result: no headers, no credentials of the URL.
-
-    Padding after the final commit changes the evaluation protocol, so it is said that it was on (R63).
-    """
-    session = settings.session
-    parts = urlsplit(session.url)
-    bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    return {
-        "url": bare,
-        **comparable(session),
-        "clock": session.clock,
-        "request_timeout_s": session.deadlines.request_s,
-        "concurrency": settings.concurrency,
-        "defer_artifacts": settings.defer_artifacts,
-        "overwrite": settings.overwrite,
-        "drain_padding": True,
-    }
+def may_publish(output: RequestOutput) -> bool:
+    """Whether a sample's answer is written: its reply is complete, however the teardown went (R2, R19)."""
+    return output.success

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from client.artifacts import write_whole
+from client.metrics import SampleMetrics, request_statistics, run_metrics
 
 RUN_RESULT = "run_result.json"
 
@@ -36,6 +37,8 @@ class SampleRecord:
     metadata: Mapping[str, Any] | None = None
     """As in `<id>.meta.json`."""
     timed_sentences: Sequence[Mapping[str, Any]] | None = None
+    metrics: SampleMetrics | None = None
+    """Of a successful sample, in this run or an earlier one."""
     close: str | None = None
     """clean, by_peer, forced or lost; None: no session."""
 
@@ -52,6 +55,7 @@ class SampleRecord:
             "started_s": _rounded(self.started_s),
             "close": self.close,
             "metadata": None if self.metadata is None else dict(self.metadata),
+            "metrics": None if self.metrics is None else self.metrics.request,
         }
 
 
@@ -70,6 +74,10 @@ class RunResult:
     """Each names the path that could not be written."""
     duration_s: float = 0.0
     """Seconds from the first sample's start to the last one's end; writing deferred artifacts is outside."""
+    accuracy: Mapping[str, Any] | None = None
+    """Of the judging, when it was asked for (evaluation.md 19)."""
+    verdicts: Sequence[Mapping[str, Any]] = ()
+    """Guard, floors and whatever else the run was gated on."""
     stopped: str = ""
     """Why the run ended before its last sample; empty: it did not."""
 
@@ -102,7 +110,7 @@ class RunResult:
 
     @property
     def completed(self) -> int:
-        """Requests that succeeded, whether or not their files could be written."""
+        """Requests that succeeded, whether or not their files could be written; those of finished samples too."""
         return sum(record.request_succeeded for record in self.samples)
 
     @property
@@ -117,8 +125,8 @@ class RunResult:
     def to_json(self) -> dict[str, Any]:
         """Top-level facts, and the block of evaluation.md 19 under `omni_duplex_eval`.
 
-        `errors` and `start_times` have one entry a sample, in the order of `samples`: "" for none, and
-        seconds after the start of the run or null.
+        `errors`, `start_times`, `e2els`, `ttfts` and `itls` have one entry a sample, in the order of `samples`:
+        "" for no error, seconds (of `start_times` after the start of the run) or null.
         """
         shared = {
             "response_root": self.response_root,
@@ -127,6 +135,9 @@ class RunResult:
             "duplex_retried_samples": self.duplex_retried_samples,
             "duplex_retry_count": self.duplex_retry_count,
         }
+        block = shared if self.accuracy is None else {**shared, "accuracy": dict(self.accuracy)}
+        measured = [record.metrics for record in self.samples if record.metrics is not None]
+        requests = [record.metrics.request if record.metrics else {} for record in self.samples]
         return {
             "duration": _rounded(self.duration_s),
             "requested": self.requested,
@@ -138,8 +149,14 @@ class RunResult:
             "stopped": self.stopped,
             "errors": [record.error for record in self.samples],
             "start_times": [_rounded(record.started_s) for record in self.samples],
+            "e2els": [request.get("e2el_s") for request in requests],
+            "ttfts": [request.get("ttft_s") for request in requests],
+            "itls": [request.get("itls_s") or [] for request in requests],
+            **request_statistics([metrics.request for metrics in measured]),
+            **run_metrics(measured),
             **shared,
-            "omni_duplex_eval": shared,
+            "omni_duplex_eval": block,
+            "verdicts": [dict(verdict) for verdict in self.verdicts],
             "settings": dict(self.settings),
             "samples": [record.to_json() for record in self.samples],
         }

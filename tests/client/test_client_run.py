@@ -92,7 +92,7 @@ class Bench:
 
     def files(self) -> list[str]:
         found = (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file())
-        return sorted(name for name in found if name != ".run.lock")
+        return sorted(name for name in found if name not in (".run.lock", ".metrics.jsonl"))
 
     def told(self) -> Any:
         return json.loads((self.root / "run_result.json").read_text())
@@ -133,6 +133,7 @@ def test_every_sample_leaves_its_answer_and_the_run_its_result(bench: Bench) -> 
         "RTD_OCR/1.meta.json",
         "RTD_OCR/2.json",
         "RTD_OCR/2.meta.json",
+        "duplex_metrics.json",
         "run_result.json",
     ]
     assert [s["sentence"] for s in json.loads((bench.root / "RTD_OCR/1.json").read_text())] == [
@@ -253,6 +254,7 @@ def test_a_failed_sample_leaves_its_reason_and_no_answer(bench: Bench) -> None:
         "RTD_OCR/1.meta.json",
         "attempts/RTD_OCR/1/1.json",
         "attempts/RTD_OCR/1/2.json",
+        "duplex_metrics.json",
         "run_result.json",
     ]
     assert bench.told()["errors"] == [record.error]
@@ -310,7 +312,7 @@ def test_deferred_answers_are_written_after_the_last_sample(bench: Bench) -> Non
     result = bench.run(clips(2), defer_artifacts=True, progress=Look())
 
     assert seen == [[], []]
-    assert (result.published, len(bench.files())) == (2, 5)
+    assert (result.published, len(bench.files())) == (2, 6)
 
 
 @pytest.mark.parametrize("defer", [False, True])
