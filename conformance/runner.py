@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,10 @@ import conformance
 import mockserver
 from client.media import Prepared, ReferenceVoice
 from conformance.clients import builtin
+from conformance.clients.judging import subjects_of
 from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, side_of, tasks_of
 from conformance.judgement import judge
+from conformance.judging import JudgeStage
 from conformance.observation import Observation, PendingTask, sample_facts
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
@@ -33,7 +35,7 @@ from conformance.targets import mock
 from conformance.trace import Recorder, write_ndjson
 from conformance.wiring import Wiring
 from mockserver.journal import Journal
-from scenarios.faults import StopReading
+from scenarios.faults_transport import Buffered
 from scenarios.model import Scenario
 
 RELEASE_S = 5.0
@@ -108,12 +110,16 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
     )
     loop: VirtualLoop | RealLoop = VirtualLoop() if options.clock == "virtual" else RealLoop()
     stage = _Stage(observation, options, voice, loop)
+    if stage.judge is not None:
+        observation.watchdog_s += stage.judge.worst_case_s
     try:
         stage.play()
     finally:
         if isinstance(loop, VirtualLoop):
             # Bytes that the network never delivered make every later moment doubtful.
-            observation.harness_errors += [f"the network did not come to rest: {told}" for told in loop.unrested]
+            observation.harness_errors += [
+                f"the network did not come to rest: {told}" for told in loop.unrested
+            ]
         stuck = close_loop(loop)
         observation.harness_errors += [f"task would not end with the loop: {name}" for name in stuck]
     observation.samples = sample_facts(observation)
@@ -141,6 +147,10 @@ class _Stage:
         scenario = observation.scenario
         self.server = mock.make_server(scenario, options.seed, self.journal, self.wiring.identify)
         self.wiring.server = self.server
+        self.judge: JudgeStage | None = None
+        if scenario.judge is not None:
+            subjects = subjects_of(scenario, observation.prepared, options, observation.out)
+            self.judge = JudgeStage(scenario, scenario.judge, subjects, observation.out, self.recorder)
         self.seams: list[Seam] = build_seams(
             scenario.faults, SeamContext(builtin.current_attempt, self.wiring.on_seam)
         )
@@ -150,12 +160,9 @@ class _Stage:
         loop = self.loop
         loop.set_exception_handler(self._on_loop_error)
         loop.on_connect = self.wiring.on_connect
-        if any(isinstance(f, StopReading) and f.buffer_bytes for f in self.observation.scenario.faults):
-            loop.client_sndbuf_bytes = min(
-                f.buffer_bytes
-                for f in self.observation.scenario.faults
-                if isinstance(f, StopReading) and f.buffer_bytes
-            )
+        buffered = [f for f in self.observation.scenario.faults if isinstance(f, Buffered)]
+        if sizes := [fault.buffer_bytes for fault in buffered if fault.buffer_bytes]:
+            loop.client_sndbuf_bytes = min(sizes)
         if isinstance(loop, VirtualLoop):
             loop.on_livelock = self._on_livelock
         with _captured_logs(self.observation, self.recorder):
@@ -173,9 +180,14 @@ class _Stage:
                     seam.remove()
         self.observation.entries = self.journal.entries
         self.observation.connections = list(self.server.connections)
+        self.observation.judged = self.judge.facts() if self.judge is not None else None
         # By position in the scenario, then by connection: the order is the same in every run.
         self.observation.faults = sorted(
-            [*self.wiring.fault_reports(self.observation.scenario), *self._seam_reports()],
+            [
+                *self.wiring.fault_reports(self.observation.scenario),
+                *self._seam_reports(),
+                *(self.judge.fault_reports() if self.judge is not None else ()),
+            ],
             key=lambda report: (report.index, report.connection or 0),
         )
 
@@ -194,13 +206,17 @@ class _Stage:
             stopping.close()
 
     async def _main(self) -> None:
-        starting = self.loop.create_task(self.server.start(), name="server-start", context=_context("server"))
-        await starting
+        await self._on_the_server("server-start", self.server.start())
+        if self.judge is not None:
+            await self._on_the_server("judge-start", self.judge.server.start())
         try:
             await self._perform()
         finally:
             await self._stop_server()
         gc.collect()  # so that what was never retrieved is told now and to this scenario
+
+    async def _on_the_server(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        await self.loop.create_task(work, name=name, context=_context("server"))
 
     async def _perform(self) -> None:
         client = self._start_client()
@@ -223,9 +239,13 @@ class _Stage:
         await self._release_and_look(client)
 
     async def _stop_server(self) -> None:
-        stopping = self.loop.create_task(self.server.stop(), name="server-stop", context=_context("server"))
-        if not (await asyncio.wait({stopping}, timeout=STOP_S))[0]:
-            self.observation.harness_errors.append(f"the mock server did not stop within {STOP_S:g} s")
+        ends = [("mock server", self.server.stop())]
+        if self.judge is not None:
+            ends.append(("judge", self.judge.server.stop()))
+        for name, end in ends:
+            stopping = self.loop.create_task(end, name=f"{name} stop", context=_context("server"))
+            if not (await asyncio.wait({stopping}, timeout=STOP_S))[0]:
+                self.observation.harness_errors.append(f"the {name} did not stop within {STOP_S:g} s")
 
     def _start_client(self) -> asyncio.Task[Any]:
         self.run = builtin.make_run(
@@ -237,7 +257,14 @@ class _Stage:
             self.observation.out,
             self.wiring.on_client_step,
         )
-        return self.loop.create_task(self.run.run(), name="client", context=_context("client"))
+        return self.loop.create_task(self._client(), name="client", context=_context("client"))
+
+    async def _client(self) -> None:
+        """The client's job: answers, then their evaluation where the scenario has a judge."""
+        await self.run.run()
+        if self.judge is not None:
+            self.loop.client_sndbuf_bytes = None  # small buffers are for sessions, never for the judge
+            await self.judge.evaluate()
 
     def _take_result(self, client: asyncio.Task[Any]) -> None:
         self.observation.result = self.run.result
@@ -255,6 +282,8 @@ class _Stage:
             seam.release()
         self.wiring.stop_witnesses()
         self.server.release_faults()
+        if self.judge is not None:
+            self.judge.server.release_faults()
         left = tasks_of(self.loop, "client")
         if left:
             await asyncio.wait(left, timeout=RELEASE_S)

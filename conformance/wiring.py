@@ -64,7 +64,7 @@ class Wiring:
 
     def on_journal(self, entry: Entry) -> None:
         """Everything the server saw and did, as it happens."""
-        if entry.kind == "open":
+        if entry.connection not in self._names:
             attempt = self._attempts.get(self._ports[entry.connection])
             self._names[entry.connection] = session_name(attempt, entry.connection)
         side = "fault" if entry.kind == "fault" else "server"

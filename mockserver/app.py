@@ -10,14 +10,17 @@ from typing import cast
 
 from aiohttp import web
 
-from mockserver.connection import Connection, ConnectionInfo
-from mockserver.faults import FaultReport, FaultRun, FaultSet, make_fault
+from mockserver.connection import Connection
+from mockserver.connection_info import ConnectionInfo
+from mockserver.faults import FaultReport, FaultRun, FaultSet, check_played, make_fault
 from mockserver.journal import Journal
 from mockserver.profiles import PROFILES
 from mockserver.replies import ReplySpec
 from mockserver.session import ServerSession
+from mockserver.upgrading import HeldUpgrade, ask_faults
 from mockserver.wire import MAX_FRAME_BYTES
-from scenarios.faults import FaultBase, StopReading
+from scenarios.faults import FaultBase
+from scenarios.faults_transport import Buffered
 
 MODEL = "openbmb/MiniCPM-o-4_5"
 SHUTDOWN_S = 0.1
@@ -60,7 +63,7 @@ class MockServer:
         if profile not in PROFILES:
             raise ValueError(f"unknown profile {profile!r}; known: {', '.join(sorted(PROFILES))}")
         for spec in faults:
-            make_fault(spec)
+            check_played(spec)
         self.profile = PROFILES[profile]
         self.journal = journal if journal is not None else Journal()
         self.connections: list[ConnectionInfo] = []
@@ -72,7 +75,7 @@ class MockServer:
         self._address = (host, port)
         self._identify = identify
         self._runner: web.AppRunner | None = None
-        self._live: dict[Connection, asyncio.Task[None]] = {}
+        self._live: dict[Connection | HeldUpgrade, asyncio.Task[None]] = {}
 
     @property
     def url(self) -> str:
@@ -140,9 +143,7 @@ class MockServer:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sizes = [
-                spec.buffer_bytes
-                for spec in self._faults
-                if isinstance(spec, StopReading) and spec.buffer_bytes
+                spec.buffer_bytes for spec in self._faults if isinstance(spec, Buffered) and spec.buffer_bytes
             ]
             if sizes:
                 # Accepted sockets inherit it, and the handshake settles the window scale: before listen.
@@ -157,11 +158,19 @@ class MockServer:
     async def _realtime(self, request: web.Request) -> web.StreamResponse:
         # No compression: protocol.md 1.3 leaves it open, and it would cost most of the time.
         websocket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False)
-        await websocket.prepare(request)
+        if not websocket.can_prepare(request):
+            await websocket.prepare(request)  # no upgrade: raises what it is answered with
         transport = request.transport
         if transport is None:
             return websocket
-        connection = self._connection(websocket, transport, request)
+        info, session, faults = self._accepted(transport, request)
+        answer = await ask_faults(transport, info, faults, self.journal, self._live)
+        if answer is not None:
+            return answer
+        await websocket.prepare(request)
+        connection = Connection(
+            websocket, transport, info=info, session=session, faults=faults, journal=self.journal
+        )
         task = cast("asyncio.Task[None]", asyncio.current_task())
         self._live[connection] = task
         try:
@@ -170,9 +179,9 @@ class MockServer:
             del self._live[connection]
         return websocket
 
-    def _connection(
-        self, websocket: web.WebSocketResponse, transport: asyncio.Transport, request: web.Request
-    ) -> Connection:
+    def _accepted(
+        self, transport: asyncio.Transport, request: web.Request
+    ) -> tuple[ConnectionInfo, ServerSession, FaultSet]:
         loop = asyncio.get_running_loop()
         number = len(self.connections) + 1
         peer = cast(tuple[str, int], tuple(transport.get_extra_info("peername")[:2]))
@@ -195,14 +204,19 @@ class MockServer:
             decision_s=self._decision_s,
         )
         runs = [
-            FaultRun(spec, index, number, make_fault(spec), info.opened_s, self._fault_changed)
+            FaultRun(
+                spec,
+                index,
+                number,
+                make_fault(spec, session, random.Random(f"{self._seed}/{who}/{index}")),
+                info.opened_s,
+                self._fault_changed,
+            )
             for index, spec in enumerate(self._faults)
             if _in_scope(spec, info)
         ]
         self.fault_runs += runs
-        return Connection(
-            websocket, transport, info=info, session=session, faults=FaultSet(runs), journal=self.journal
-        )
+        return info, session, FaultSet(runs)
 
     def _fault_changed(self, run: FaultRun) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -1,7 +1,8 @@
 """One connection: frames in, events out in order, faults carried out, the journal kept.
 
 Reading is never blocked by output: writing never waits, what the peer does not take stays in the transport's buffer.
-There is one outbox, worked off in order, and one place that waits.
+There is one outbox, worked off in order, and one place that waits; bytes that a fault holds back on their way to the
+client wait in `wire_out`.
 """
 
 from __future__ import annotations
@@ -9,56 +10,49 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from aiohttp import WSMessage, WSMsgType, web
 
+from mockserver.connection_info import ConnectionInfo, How
+from mockserver.directing import direct
 from mockserver.faults import FaultRun, FaultSet
-from mockserver.faults.actions import Observed, PauseReading, Reset, ResumeReading, Wait
+from mockserver.faults.actions import (
+    Action,
+    CloseFrame,
+    CloseReply,
+    CloseTcp,
+    Control,
+    Encoded,
+    HalfClose,
+    Number,
+    Observed,
+    PauseReading,
+    Pong,
+    Raw,
+    Reset,
+    ResumeReading,
+    Script,
+    Shape,
+    SlowReading,
+    Text,
+    Unshape,
+    Wait,
+)
 from mockserver.faults.mechanism import Step
 from mockserver.journal import Journal
-from mockserver.reading import HeldReading
+from mockserver.reading import Ending, Reading
 from mockserver.session import ServerSession
 from mockserver.telling import told
-from mockserver.wire import End, Output, Received, Send, Unit, encode
+from mockserver.wire import End, Output, Received, Send, Unit, Violation, encode
+from mockserver.wire_out import WireOut
 
 CLOSE_REPLY_S = 10.0
 """How long the client may take to answer a close frame."""
 WITHHELD_FOR_S = 1.0
 """A wait cut short by the client has bitten when it lasted this long."""
-_ESTABLISHED = 1
-
-
-@dataclass
-class ConnectionInfo:
-    """What the server knows of a connection."""
-
-    number: int
-    """From 1 in order of acceptance."""
-    sample: tuple[str, str] | None
-    """(split, id), where somebody could tell."""
-    attempt: int
-    """Of its sample, from 1; the connection's number where nobody could tell."""
-    query: Mapping[str, str]
-    opened_s: float
-    ended_s: float | None = None
-    ended_by: Literal["client", "server"] | None = None
-    """Who ended it first; None while it is open."""
-    how: Literal["close_frame", "fin", "rst", "tcp_end", "reset"] | None = None
-    """close_frame: of the one who ended it. fin, rst: the client's TCP end or reset. tcp_end: ours, without a close
-    frame. reset: our RST."""
-    client_close_code: int | None = None
-    """Code of the client's close frame, also when it answers ours; 1005 when it had none."""
-    session_id: str = ""
-    received: Counter[str] = field(default_factory=Counter)
-    """Client events by type."""
-    sent: Counter[str] = field(default_factory=Counter)
-    """Server events by type."""
-    units: int = 0
-    """Decided units."""
 
 
 class Connection:
@@ -85,12 +79,13 @@ class Connection:
         self._outbox: deque[Step] = deque()
         self._waiting: tuple[FaultRun | None, float, asyncio.TimerHandle] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._held: HeldReading | None = None
         self._unhandled: list[WSMessage] = []
         self._close_sent = False
-        self._frames: list[bytes] = []
-        self._ending = _Ending(transport.get_protocol())
+        self._ending = Ending(transport.get_protocol())
         transport.set_protocol(self._ending)
+        self._reading = Reading(transport, self._socket, self._ending)
+        self._wire = WireOut(transport, self._socket)
+        self._after_release = False
 
     # -- the life of a connection
 
@@ -111,17 +106,19 @@ class Connection:
                     self._on_lost(error)
                     return
                 # Outside the inner try: a bug of this server is never taken for the client's end.
-                if self._held is None:
-                    self._on_message(message)
-                else:
+                if self._reading.paused:
                     self._unhandled.append(message)
+                else:
+                    self._on_message(message)
         finally:
             self._over()
 
     def release(self) -> None:
-        """End the faults: read again, wait no more."""
+        """End the faults: read again, wait no more. What was held up until now is journaled as after the release."""
         now_s = self._loop.time()
+        self._after_release = self._reading.held_back
         self._outbox.extendleft(reversed(self.faults.release(now_s)))
+        self._wire.release()
         self._end_wait()
 
     def abort(self) -> None:
@@ -134,8 +131,7 @@ class Connection:
         if message.type is WSMsgType.TEXT:
             self._take(self._session.receive(message.data, self._loop.time()))
         elif message.type is WSMsgType.PING:
-            self._write(message.data, WSMsgType.PONG)
-            self._flush()
+            self._answer(Pong(message.data))
         elif message.type is WSMsgType.BINARY:
             self._take(self._session.receive_binary(len(message.data), self._loop.time()))
         elif message.type is WSMsgType.CLOSE:
@@ -145,10 +141,10 @@ class Connection:
         self.info.client_close_code = code
         if not self._close_sent:
             self._ended("client", "close_frame")
-            reply = b"" if code == 1005 else struct.pack("!H", code)
-            self._write(reply, WSMsgType.CLOSE)
-            self._flush()
-        self._transport.close()
+            self._cut_wait()
+            self._outbox.clear()  # nothing may follow a close frame
+            self._answer(CloseReply(code))
+        self._answer(CloseTcp())
 
     def _on_lost(self, error: Exception) -> None:
         code = getattr(error, "code", None)
@@ -156,9 +152,8 @@ class Connection:
             rule = "frame-too-large" if code == 1009 else "bad-frame"
             self._note("violation", rule, {"section": "1.3", "rule": rule, "detail": str(error)})
             self._ended("server", "close_frame")
-            self._write(struct.pack("!H", code), WSMsgType.CLOSE)
-            self._flush()
-            self._transport.close()
+            self._wire.write(struct.pack("!H", code), WSMsgType.CLOSE)
+            self._wire.close()
         self._ended("client", "fin" if self._ending.error is None else "rst")
 
     def _over(self) -> None:
@@ -166,17 +161,14 @@ class Connection:
             if handle is not None:
                 handle.cancel()
         self._cut_wait()
-        if self._held is not None:
-            self._held.release()
-            self._held = None
+        self._wire.over()
+        self._reading.let_go()
         info = self.info
         info.ended_s = self._loop.time()
         data = {"by": info.ended_by, "how": info.how, "client_close_code": info.client_close_code}
         self._note("end", "end", data)
 
-    def _ended(
-        self, by: Literal["client", "server"], how: Literal["close_frame", "fin", "rst", "tcp_end", "reset"]
-    ) -> None:
+    def _ended(self, by: Literal["client", "server"], how: How) -> None:
         if self.info.ended_by is None:
             self.info.ended_by, self.info.how = by, how
 
@@ -217,13 +209,17 @@ class Connection:
                 self.info.received[output.name] += 1
                 self._note("received", output.name, output.data)
                 if faults is not None:
+                    self._outbox += faults.noted(output, now_s)
                     self._outbox += faults.received(output.name, now_s)
-            elif isinstance(output, Unit):
-                self.info.units = output.index + 1
-                self._note("unit", f"unit {output.index}", output.data)
-            else:
+            elif isinstance(output, Violation):
                 data = {"section": output.section, "rule": output.rule, "detail": output.detail}
                 self._note("violation", output.rule, data)
+            else:
+                if isinstance(output, Unit):
+                    self.info.units = output.index + 1
+                    self._note("unit", f"unit {output.index}", output.data)
+                if faults is not None:
+                    self._outbox += faults.noted(output, now_s)
         self._work_off()
         self._set_timer()
 
@@ -237,76 +233,121 @@ class Connection:
                 handle = self._loop.call_later(action.seconds, self._end_wait)
                 self._waiting = (run, self._loop.time(), handle)
             elif isinstance(action, End):
-                self._end(action)
+                self._end(action.code)
+            elif isinstance(action, Control):
+                self._control(action)
             else:
                 assert run is not None
-                self._flush()
+                self._wire.flush()
                 self._carry_out(run, action)
-        self._flush()
+        self._wire.flush()
 
-    def _carry_out(self, run: FaultRun, action: PauseReading | ResumeReading | Reset | Observed) -> None:
+    def _carry_out(self, run: FaultRun, action: Action) -> None:
         if isinstance(action, Observed):
-            if not self._transport.is_closing():
+            if not self._wire.ended:
                 run.observe(action.evidence)
+        elif isinstance(action, PauseReading | SlowReading):
+            self._reading.hold(run, action, run.observe)
+        elif isinstance(action, ResumeReading):
+            proof = self._reading.let_go(None if action.all else run)
+            if action.all and proof is not None:
+                run.observe(proof)
+            self._handle_unhandled()
+        elif isinstance(action, Encoded):
+            self._send(action.send, action)
+        elif isinstance(action, Number):
+            self._session.stamp(action.send)
+        elif isinstance(action, Text | Raw):
+            self._send_bytes(action)
+        elif isinstance(action, CloseFrame):
+            self._end(action.code, action.reason)
+        elif isinstance(action, HalfClose):
+            self._wire.half_close(lambda proof: self._half_closed(run, proof))
         elif isinstance(action, Reset):
             self._reset(run)
-        elif isinstance(action, PauseReading):
-            if self._held is None and not self._transport.is_closing():
-                self._held = HeldReading(self._transport, self._socket, run.observe if action.look else None)
-        elif self._held is not None:
-            self._held.release()
-            self._held = None
-            unhandled, self._unhandled = self._unhandled, []
-            for message in unhandled:
-                self._on_message(message)
+        elif isinstance(action, Shape):
+            self._wire.add(run, action, run.observe, lambda: self._ended("server", "tcp_end"))
+        elif isinstance(action, Unshape):
+            self._wire.remove(run)
+        else:
+            assert isinstance(action, Script), action
+            direct(self._session, action)
 
-    def _send(self, send: Send) -> None:
-        if self._transport.is_closing():
+    def _handle_unhandled(self) -> None:
+        while self._unhandled and not self._reading.paused:
+            self._on_message(self._unhandled.pop(0))
+
+    def _send(self, send: Send, how: Encoded | None = None) -> None:
+        if self._wire.ended or self._close_sent:
             return
-        event = self._session.stamp(send)
+        event = send.event if how is not None and how.numbered else self._session.stamp(send)
         name: str = event["type"]
-        self._write(encode(event), WSMsgType.TEXT)
-        self.info.sent[name] += 1
+        payload = encode(event) if how is None or how.encode is None else how.encode(event)
         self.info.session_id = self._session.id
-        self._note("sent", name, told(event))
+        for _ in range(1 if how is None else how.times):
+            self._wire.write(payload, WSMsgType.TEXT)
+            self.info.sent[name] += 1
+            self._note("sent", name, told(event))
         if self.faults.runs:
             self._outbox.extendleft(reversed(self.faults.sent(name, self._loop.time())))
 
-    def _write(self, payload: bytes, opcode: WSMsgType) -> None:
-        """Written with what else belongs to this step, by `_flush`: one system call for a group of events."""
-        self._frames.append(_frame(payload, opcode))
+    def _send_bytes(self, action: Text | Raw) -> None:
+        if self._wire.ended or self._close_sent:
+            return
+        if isinstance(action, Text):
+            self._wire.write(action.payload, WSMsgType.TEXT)
+            self._note("sent", "(text)", {"bytes": len(action.payload)})
+        else:
+            self._wire.raw(action.data)
+            self._note("sent", "(raw)", {"bytes": len(action.data)})
 
-    def _flush(self) -> None:
-        if self._frames:
-            frames, self._frames = self._frames, []
-            if not self._transport.is_closing():
-                self._transport.write(b"".join(frames))
+    def _answer(self, output: Control) -> None:
+        """A pong goes out past whatever waits; an end does not."""
+        steps: list[Step] = [(None, output)]
+        if self.faults.runs:
+            steps = self.faults.control(output, self._loop.time())
+        waiting = self._waiting
+        if isinstance(output, Pong):
+            self._waiting, behind, self._outbox = None, self._outbox, deque(steps)
+            self._work_off()
+            self._waiting, self._outbox = waiting, behind
+            return
+        self._outbox.extendleft(reversed(steps))
+        self._work_off()
 
-    def _end(self, end: End) -> None:
-        if end.code is None:
+    def _control(self, action: Control) -> None:
+        if isinstance(action, Pong):
+            self._wire.write(action.payload, WSMsgType.PONG)
+        elif isinstance(action, CloseReply):
+            payload = b"" if action.code == 1005 else struct.pack("!H", action.code)
+            self._wire.write(payload, WSMsgType.CLOSE)
+        else:
+            self._wire.close()
+
+    def _end(self, code: int | None, reason: str = "") -> None:
+        if self._close_sent:
+            return
+        if code is None:
             self._ended("server", "tcp_end")
-            self._flush()
-            self._transport.close()
+            self._answer(CloseTcp())
             return
         self._ended("server", "close_frame")
+        self._wire.write(struct.pack("!H", code) + reason.encode(), WSMsgType.CLOSE)
         self._close_sent = True
-        self._write(struct.pack("!H", end.code), WSMsgType.CLOSE)
-        self._timer = self._replaced_timer(self._loop.call_later(CLOSE_REPLY_S, self._transport.close))
-
-    def _replaced_timer(self, handle: asyncio.TimerHandle) -> asyncio.TimerHandle:
         if self._timer is not None:
             self._timer.cancel()
-        return handle
+        self._timer = self._loop.call_later(CLOSE_REPLY_S, self._answer, CloseTcp())
+
+    def _half_closed(self, run: FaultRun, proof: Mapping[str, Any]) -> None:
+        self._ended("server", "tcp_end")
+        run.observe(proof)
 
     def _reset(self, run: FaultRun) -> None:
-        if self._transport.is_closing():
-            return
-        state = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._ended("server", "reset")
-        self._transport.abort()
-        if state == _ESTABLISHED:  # a peer that had ended the connection itself was not reset by us
-            run.observe({"reset": "SO_LINGER 0", "tcp_state": "established", "at_s": self._loop.time()})
+        if not self._transport.is_closing():
+            self._ended("server", "reset")
+            proof = self._wire.reset()
+            if proof is not None:
+                run.observe(proof)
 
     # -- the one place that waits
 
@@ -333,32 +374,6 @@ class Connection:
         name: str,
         data: Mapping[str, Any],
     ) -> None:
+        if self._after_release:
+            data = {**data, "after_release": True}
         self._journal.add(self._loop.time(), self.info.number, kind, name, data)
-
-
-class _Ending(asyncio.Protocol):
-    """Stands between the transport and aiohttp's protocol, and keeps what the connection was lost with."""
-
-    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = cast(asyncio.Protocol, protocol)
-        self.error: Exception | None = None
-        self.data_received = self._protocol.data_received  # type: ignore[method-assign]
-        self.pause_writing = self._protocol.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = self._protocol.resume_writing  # type: ignore[method-assign]
-
-    def eof_received(self) -> bool | None:
-        return self._protocol.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.error = exc
-        self._protocol.connection_lost(exc)
-
-
-def _frame(payload: bytes, opcode: WSMsgType) -> bytes:
-    """One unfragmented frame of a server (RFC 6455 5.2): final, unmasked, uncompressed."""
-    first, length = 0x80 | opcode, len(payload)
-    if length < 126:
-        return struct.pack("!BB", first, length) + payload
-    if length < 1 << 16:
-        return struct.pack("!BBH", first, 126, length) + payload
-    return struct.pack("!BBQ", first, 127, length) + payload

@@ -1,4 +1,4 @@
-"""Holding a transport's reading down, and proof from the socket that it is held."""
+"""Holding a transport's reading down or back, and proof from the socket that it is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import fcntl
 import os
 import socket
 import termios
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, cast
 
+from mockserver.faults.actions import PauseReading, SlowReading
+
+READ_STEP_S = 0.1
+"""A slow reader takes at once what its rate gives in this time."""
 UNREAD_FOR_S = 1.0
 """Bytes that lie unread for longer prove that the peer stopped reading."""
 
@@ -96,3 +100,176 @@ class HeldReading:
             self._loop.remove_reader(self._watch_fd)
             os.close(self._watch_fd)
             self._watch_fd = None
+
+
+class Ending(asyncio.Protocol):
+    """Stands between the transport and aiohttp's protocol, and keeps what the connection was lost with."""
+
+    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = cast(asyncio.Protocol, protocol)
+        self.on_lost: Callable[[], None] | None = None
+        self.error: Exception | None = None
+        self.tap: Callable[[bytes], None] | None = None
+        """Told of each read before the protocol gets it."""
+        self.pause_writing = self.protocol.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = self.protocol.resume_writing  # type: ignore[method-assign]
+
+    def data_received(self, data: bytes) -> None:
+        if self.tap is not None:
+            self.tap(data)
+        self.protocol.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self.protocol.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.error = exc
+        if self.on_lost is not None:
+            self.on_lost()
+        self.protocol.connection_lost(exc)
+
+
+class SlowedReading:
+    """A transport that is read a little at a time, each time followed by the pause that its rate asks for.
+
+    Between two pauses it reads as ever, so that what is on its way is waited for and not overtaken.
+
+    Args:
+        tap: told of each read.
+        lay_unread: called with the evidence when bytes lay unread for over a second.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        sock: socket.socket,
+        tap: Ending,
+        bytes_per_s: int,
+        lay_unread: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = transport
+        self._sock = sock
+        self._tap = tap
+        self._bytes_per_s = bytes_per_s
+        self._lay_unread = lay_unread
+        self._timer: asyncio.TimerHandle | None = None
+        self._backlog_since_s: float | None = None
+        self._read_size: int = transport.max_size  # type: ignore[attr-defined]
+        tap.tap = self._was_read
+        transport.max_size = max(1, int(bytes_per_s * READ_STEP_S))  # type: ignore[attr-defined]
+
+    def release(self) -> None:
+        """Read at full speed again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._tap.tap = None
+        self._transport.max_size = self._read_size  # type: ignore[attr-defined]
+        self._read_on()
+
+    def _was_read(self, data: bytes) -> None:
+        self._transport.pause_reading()
+        # aiohttp resumes by itself when its queue has been drained: not now.
+        self._transport.resume_reading = _not_now  # type: ignore[method-assign]
+        self._timer = self._loop.call_later(len(data) / self._bytes_per_s, self._pause_over)
+
+    def _pause_over(self) -> None:
+        self._timer = None
+        if self._sock.fileno() == -1:
+            return
+        now_s, unread = self._loop.time(), unread_bytes(self._sock)
+        if unread == 0:
+            self._backlog_since_s = None
+        elif self._backlog_since_s is None:
+            self._backlog_since_s = now_s
+        elif now_s - self._backlog_since_s >= UNREAD_FOR_S:
+            self._lay_unread(
+                {
+                    "proof": "unread",
+                    "since_s": self._backlog_since_s,
+                    "unread_s": now_s - self._backlog_since_s,
+                    "unread_bytes": unread,
+                    "bytes_per_s": self._bytes_per_s,
+                }
+            )
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if "resume_reading" in vars(self._transport):
+            del self._transport.resume_reading
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+def _not_now() -> None:
+    pass
+
+
+class Reading:
+    """What all faults together do to the reading of a connection: a pause beats a rate, the lowest rate the others."""
+
+    def __init__(self, transport: asyncio.Transport, sock: socket.socket, tap: Ending) -> None:
+        self._transport = transport
+        self._sock = sock
+        self._tap = tap
+        self._wishes: dict[
+            Hashable, tuple[PauseReading | SlowReading, Callable[[dict[str, Any]], None], float]
+        ] = {}
+        self._now: HeldReading | SlowedReading | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Nothing is to be read, not even what has been taken from the socket already."""
+        return isinstance(self._now, HeldReading)
+
+    @property
+    def held_back(self) -> bool:
+        """Paused or slowed."""
+        return self._now is not None
+
+    def hold(
+        self, key: Hashable, wish: PauseReading | SlowReading, observed: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """A fault, `key`, pauses or slows the reading from here on."""
+        self._wishes[key] = (wish, observed, asyncio.get_running_loop().time())
+        self._apply()
+
+    def let_go(self, key: Hashable | None = None) -> dict[str, Any] | None:
+        """One fault is over, or, without a key, all are.
+
+        Returns: of all: how long the socket was held, and what lay in it; None: nothing was held.
+        """
+        if key is not None:
+            self._wishes.pop(key, None)
+            self._apply()
+            return None
+        if not self._wishes:
+            return None
+        now_s = asyncio.get_running_loop().time()
+        unread = unread_bytes(self._sock) if self._sock.fileno() != -1 else 0
+        held_s = now_s - min(since_s for _, _, since_s in self._wishes.values())
+        self._wishes.clear()
+        self._apply()
+        return {"held_s": round(held_s, 6), "unread_bytes": unread}
+
+    def _apply(self) -> None:
+        if self._now is not None:
+            self._now.release()
+            self._now = None
+        if self._transport.is_closing() or not self._wishes:
+            return
+        wishes = list(self._wishes.values())
+        pauses = [(wish, observed) for wish, observed, _ in wishes if isinstance(wish, PauseReading)]
+        if pauses:
+            looks = [observed for wish, observed in pauses if wish.look]
+
+            def lay_unread(evidence: dict[str, Any]) -> None:
+                for observed in looks:
+                    observed(evidence)
+
+            self._now = HeldReading(self._transport, self._sock, lay_unread if looks else None)
+            return
+        rates = [(wish, observed) for wish, observed, _ in wishes if isinstance(wish, SlowReading)]
+        wish, observed = min(rates, key=lambda rate: rate[0].bytes_per_s)
+        self._now = SlowedReading(self._transport, self._sock, self._tap, wish.bytes_per_s, observed)

@@ -25,6 +25,18 @@ class ReplySpec(Protocol):
     def status(self) -> str: ...
 
 
+@dataclass(frozen=True)
+class ExtraReply:
+    """A reply that nobody scripted for a unit: it begins on the next one decided while nothing is being said."""
+
+    text: str
+    units: int
+    audio_ms: int
+    starts_at_unit: int = 0
+    ends: bool = True
+    status: str = "completed"
+
+
 @dataclass(slots=True)
 class Decision:
     """What the model does on one unit."""
@@ -61,7 +73,9 @@ class ReplyScript:
     """
 
     def __init__(self, replies: Sequence[ReplySpec]) -> None:
-        self._replies = sorted(replies, key=lambda reply: reply.starts_at_unit)
+        self._replies: list[ReplySpec] = sorted(replies, key=lambda reply: reply.starts_at_unit)
+        self._scripted = len(self._replies)
+        self._extra: list[int] = []
         self._next = 0
         self._active: int | None = None
         self._part = 0
@@ -72,9 +86,12 @@ class ReplyScript:
         if forced_listen:
             return Decision("listen")
         starts = False
-        while self._next < len(self._replies) and self._replies[self._next].starts_at_unit <= index:
+        while self._next < self._scripted and self._replies[self._next].starts_at_unit <= index:
             self._begin(self._next)
             self._next += 1
+            starts = True
+        if self._active is None and self._extra:
+            self._begin(self._extra.pop(0))
             starts = True
         if self._active is None:
             return Decision("listen")
@@ -87,6 +104,11 @@ class ReplyScript:
         return Decision(
             "speak", number, self._texts[part], reply.audio_ms, starts, last and reply.ends, reply.status
         )
+
+    def add(self, reply: ExtraReply) -> None:
+        """One more reply, begun on the next decided unit on which no other speaks."""
+        self._replies.append(reply)
+        self._extra.append(len(self._replies) - 1)
 
     def cancel(self) -> None:
         """The active reply is over: its remaining parts are never spoken."""

@@ -21,6 +21,7 @@ from mockserver.replies import Decision, ReplyScript, ReplySpec
 from mockserver.responses import OpenResponse, listen
 from mockserver.steploop import Decided, StepLoop, silence
 from mockserver.strict import StrictReader
+from mockserver.telling import told_received
 from mockserver.wire import (
     End,
     Event,
@@ -30,6 +31,7 @@ from mockserver.wire import (
     Send,
     Unit,
     Violation,
+    Withheld,
     decode,
     error_event,
     flat_error,
@@ -88,7 +90,10 @@ class ServerSession:
             forward=self._forward,
             input_waits=lambda: self.input.buffer.samples > 0,
             new_silence=lambda: silence(self.epoch),
+            withheld=self._silence_withheld,
         )
+        self.ignored: frozenset[str] = frozenset()
+        """Client events that a fault has the session drop."""
         self._ids = ids
         self._out: list[Output] = []
         self._seq = 0
@@ -271,16 +276,13 @@ class ServerSession:
 
     def note_received(self, event: Event) -> None:
         """The journal's line for an event, without media."""
-        data = {key: value for key, value in event.items() if key != "type"}
-        session = data.get("session")
-        if isinstance(session, dict) and isinstance(session.get("ref_audio"), str):
-            data["session"] = {**session, "ref_audio": f"({len(session['ref_audio'])} characters)"}
-        if isinstance(data.get("ref_audio"), str):
-            data["ref_audio"] = f"({len(data['ref_audio'])} characters)"
-        self._out.append(Received(event["type"], data))
+        self._out.append(Received(event["type"], told_received(event)))
 
     def _handle(self, event: Event, now_s: float) -> None:
         name = event["type"]
+        if name in self.ignored:
+            self._out.append(Received(name, {"ignored": True}))
+            return
         handler: Callable[[ServerSession, Event, float], None] | None = INPUT_HANDLERS.get(
             name
         ) or OUTPUT_HANDLERS.get(name)
@@ -344,6 +346,11 @@ class ServerSession:
             data |= {"reply": decision.reply, "ends": decision.ends}
         self._out.append(Unit(index, data))
         return decision
+
+    def _silence_withheld(self) -> None:
+        """While the clip streams, its next unit would have come first; after the commit nothing else would."""
+        if self.input.commits and self.response is not None:
+            self._out.append(Withheld(self.response.id))
 
     def _forward(self, unit: Decided) -> bool:
         """The events of a decision (6.4); true when the turn goes on."""

@@ -46,6 +46,7 @@ class StepLoop:
         decide: called once a unit in order, when its model time is over.
         forward: called once a decided unit in order; true when its turn goes on, so that silence would follow.
         input_waits: samples are buffered.
+        withheld: called when silence would have been made and is switched off.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class StepLoop:
         forward: Callable[[Decided], bool],
         input_waits: Callable[[], bool],
         new_silence: Callable[[], Submission],
+        withheld: Callable[[], None] = lambda: None,
     ) -> None:
         self._decision_s = decision_s
         self._continues = continues
@@ -64,11 +66,14 @@ class StepLoop:
         self._forward = forward
         self._input_waits = input_waits
         self._new_silence = new_silence
+        self._withheld = withheld
         self._computing: deque[tuple[float, Submission]] = deque()
         self._out: deque[Decided] = deque()
         self._free_at_s = 0.0
         self._hold: _Hold | None = None
         self._stopped = False
+        self.silence_off = False
+        """A fault has switched the server's silence off: an open reply stands still until input comes."""
         self.submissions = 0
         self.decided = 0
 
@@ -103,6 +108,9 @@ class StepLoop:
             elif self._out:
                 goes_on = self._forward(self._out.popleft())
                 if goes_on and self._continues and not self._input_waits():
+                    if self.silence_off:
+                        self._withheld()
+                        continue
                     self._hold = _Hold(now_s + PERIOD_S, self.submissions)
             else:
                 return
@@ -117,7 +125,11 @@ class StepLoop:
 
     def _end_hold(self, hold: _Hold, now_s: float) -> None:
         self._hold = None
-        if hold.submissions == self.submissions and not self._input_waits():
+        if hold.submissions != self.submissions or self._input_waits():
+            return
+        if self.silence_off:
+            self._withheld()
+        else:
             self.submit(self._new_silence(), now_s)
 
 

@@ -1,4 +1,4 @@
-"""How the journal tells of sent events: scalars, and of media their length and hash."""
+"""How the journal tells of events: scalars, and of media their length and hash."""
 
 from __future__ import annotations
 
@@ -18,9 +18,23 @@ _SKIPPED = frozenset(
 
 
 @lru_cache(maxsize=64)
-def _audio(delta: str) -> tuple[int, str]:
-    data = pybase64.b64decode(delta)
+def _audio(delta: str) -> tuple[int | None, str]:
+    try:
+        data = pybase64.b64decode(delta, validate=True)
+    except ValueError:  # a fault has damaged it
+        return None, digest(delta.encode())
     return len(data), digest(data)
+
+
+def told_received(event: Event) -> dict[str, Any]:
+    """The journal's line for a client event other than an append."""
+    data = {key: value for key, value in event.items() if key != "type"}
+    session = data.get("session")
+    if isinstance(session, dict) and isinstance(session.get("ref_audio"), str):
+        data["session"] = {**session, "ref_audio": f"({len(session['ref_audio'])} characters)"}
+    if isinstance(data.get("ref_audio"), str):
+        data["ref_audio"] = f"({len(data['ref_audio'])} characters)"
+    return data
 
 
 def told(event: Event) -> Mapping[str, Any]:

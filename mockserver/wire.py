@@ -81,7 +81,15 @@ class Received:
     data: Mapping[str, Any]
 
 
-Output = Send | End | Unit | Violation | Received
+@dataclass(slots=True)
+class Withheld:
+    """The server's own silence was due after the commit and switched off. Not on the wire; for faults."""
+
+    response_id: str
+    """Of the reply that stands still."""
+
+
+Output = Send | End | Unit | Violation | Received | Withheld
 
 
 class Refusal(Exception):

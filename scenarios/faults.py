@@ -15,18 +15,16 @@ from scenarios.errors import Broken, impossible
 from scenarios.faults_base import LOGICAL_EVENTS, FaultBase, Layer, On, unknown_event
 from scenarios.faults_judge import JUDGE_FAULTS
 from scenarios.faults_seam import FailingWrite, NoSocket, SlowWrite
+from scenarios.faults_transport import Buffered
 from scenarios.names import CLIENT_EVENTS
 
 __all__ = ["FAULTS", "LOGICAL_EVENTS", "FaultBase", "Layer", "On"]
 
 
-class StopReading(FaultBase):
+class StopReading(Buffered):
     """The peer stops reading its socket and keeps writing to it; without a trigger from the upgrade on."""
 
     name: ClassVar[str] = "stop_reading"
-    layer: ClassVar[Layer] = Layer.TRANSPORT
-    buffer_bytes: Annotated[int, Field(ge=1024)] | None = 4096
-    """SO_RCVBUF here and SO_SNDBUF at the client; None: the system's, which hold megabytes."""
     proof: Literal["write_blocked", "unread"] = "write_blocked"
     """What counts as having bitten: a write of the client pending, or bytes left unread, for over 1 s."""
 

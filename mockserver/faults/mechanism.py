@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from mockserver.faults.actions import Action
+from mockserver.faults.actions import Action, Control
 from mockserver.profiles import logical
-from mockserver.wire import End, Send
+from mockserver.wire import End, Received, Send, Unit, Withheld
 from scenarios.faults import FaultBase
+
+if TYPE_CHECKING:
+    from mockserver.session import ServerSession
 
 State = Literal["armed", "triggered", "observed"]
 
@@ -23,6 +27,14 @@ class Fault:
 
     name: ClassVar[str]
     """As in `scenarios.faults`."""
+    session: ServerSession
+    """To look at, never to change: its ids, dialect, open reply. Set before the upgrade."""
+    chance: random.Random
+    """From the run's seed, the sample, the attempt and the fault's position. Set before the upgrade."""
+
+    def asked(self, now_s: float) -> list[Action]:
+        """The upgrade was asked for; the fault is active and takes no trigger."""
+        return []
 
     def begin(self, now_s: float) -> list[Action]:
         """The trigger came; or, without a trigger, the connection was accepted."""
@@ -31,6 +43,14 @@ class Fault:
     def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:
         """What goes out instead of an event, or of the end, while the fault is active; None: just that."""
         return None
+
+    def control(self, output: Control, now_s: float) -> list[Action] | None:
+        """What goes out instead of an answer to a ping or a close frame, or instead of the TCP end; None: just that."""
+        return None
+
+    def noted(self, output: Received | Unit | Withheld, now_s: float) -> list[Action]:
+        """Something happened in the session that is not on the wire, while the fault is active."""
+        return []
 
     def finish(self, now_s: float) -> list[Action]:
         """`for_s` is over, or all faults are released."""
@@ -52,7 +72,7 @@ class FaultReport:
     """The connection was in the fault's scope, so that not having been observed makes the scenario inert."""
 
 
-@dataclass
+@dataclass(eq=False)
 class FaultRun:
     """One fault on one connection: when it acts, and how far it got.
 
@@ -169,6 +189,34 @@ class FaultSet:
             steps += [(run, action) for action in actions]
         return steps
 
+    def asked(self, now_s: float) -> list[Step]:
+        """The upgrade was asked for."""
+        steps: list[Step] = []
+        for run in self.runs:
+            actions = [] if run.triggered_by_something else run.fault.asked(now_s)
+            if actions:
+                run.acted(now_s)
+            steps += [(run, action) for action in actions]
+        return steps
+
+    def control(self, output: Control, now_s: float) -> list[Step]:
+        """What goes out instead of a pong, a reply to a close frame, or the TCP end."""
+        steps: list[Step] = [(None, output)]
+        for run in self.runs:
+            if run.active:
+                steps = _replaced(run, steps, run.fault.control, Control, now_s)
+        return steps
+
+    def noted(self, output: Received | Unit | Withheld, now_s: float) -> list[Step]:
+        """Something happened in the session that is not on the wire."""
+        steps: list[Step] = []
+        for run in self.runs:
+            actions = run.fault.noted(output, now_s) if run.active else []
+            if actions:
+                run.acted(now_s)
+            steps += [(run, action) for action in actions]
+        return steps
+
     def received(self, name: str, now_s: float) -> list[Step]:
         """A client event was read; nothing of its answer has gone out yet."""
         return self._triggered("received", logical(name), now_s)
@@ -181,18 +229,8 @@ class FaultSet:
         """What goes out instead of an event or the end."""
         steps: list[Step] = [(None, output)]
         for run in self.runs:
-            if not run.active:
-                continue
-            replaced: list[Step] = []
-            for step in steps:
-                action = step[1]
-                answer = run.fault.outgoing(action, now_s) if isinstance(action, Send | End) else None
-                if answer is None:
-                    replaced.append(step)
-                else:
-                    run.acted(now_s)
-                    replaced += [(None if new is action else run, new) for new in answer]
-            steps = replaced
+            if run.active:
+                steps = _replaced(run, steps, run.fault.outgoing, Send | End, now_s)
         return steps
 
     @property
@@ -219,3 +257,19 @@ class FaultSet:
         return [
             (run, action) for run in self.runs if run.matches(side, name) for action in run.trigger(now_s)
         ]
+
+
+def _replaced(
+    run: FaultRun, steps: list[Step], hook: Callable[..., list[Action] | None], kinds: Any, now_s: float
+) -> list[Step]:
+    """What a fault makes of the steps that are of its hook's kinds."""
+    replaced: list[Step] = []
+    for step in steps:
+        action = step[1]
+        answer = hook(action, now_s) if isinstance(action, kinds) else None
+        if answer is None:
+            replaced.append(step)
+        else:
+            run.acted(now_s)
+            replaced += [(None if new is action else run, new) for new in answer]
+    return replaced

@@ -1,0 +1,18 @@
+"""What faults tell the session to do, so that a reply that is frozen or unasked for is the step loop's own doing."""
+
+from __future__ import annotations
+
+from mockserver.faults.actions import Ignore, Script, Silence
+from mockserver.replies import ExtraReply
+from mockserver.session import ServerSession
+
+
+def direct(session: ServerSession, action: Script) -> None:
+    """Carry out one of these actions."""
+    if isinstance(action, Ignore):
+        dropped = session.ignored
+        session.ignored = dropped - action.names if action.heed else dropped | action.names
+    elif isinstance(action, Silence):
+        session.steps.silence_off = action.off
+    else:
+        session.script.add(ExtraReply(action.text, action.units, action.audio_ms))
