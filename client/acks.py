@@ -21,8 +21,11 @@ async def keep_acking(conversation: Conversation) -> None:
     surfaces when it is joined (R8).
     """
     deadlines = conversation.deadlines
+    loop = asyncio.get_running_loop()
     while True:
+        due_s = loop.time() + deadlines.ack_period_s
         await asyncio.sleep(deadlines.ack_period_s)
+        conversation.connection.note_late(loop.time() - due_s)
         try:
             await send_acks(conversation, within_s=deadlines.write_s)
         except DeadlineExceeded as late:

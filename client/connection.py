@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
 
 from client.deadlines import DeadlineExceeded, Deadlines, bounded
 from client.evidence import SocketSample, look
@@ -64,7 +65,9 @@ class Connection:
         self.samples: list[SocketSample] = []
         """Looks at the socket while something was stuck."""
         self._socket: ClientConnection | None = None
-        self._writing: dict[asyncio.Task[Any], str] = {}
+        self._writing: dict[asyncio.Task[None], str] = {}
+        self._mark: SocketSample | None = None
+        self._late_s = 0.0
 
     @classmethod
     async def open(
@@ -117,33 +120,33 @@ class Connection:
         """Write events of one type in order, all of them within `within_s` seconds. Errors as `send()`."""
         what = str(events[0]["type"])
         self.look_if_stuck(what)
-        try:
-            await bounded(
-                what,
-                self._write(what, events),
-                within_s,
-                grace_s=self.deadlines.grace_s if grace_s is None else grace_s,
-            )
-        except DeadlineExceeded:
-            self.look(f"{what} not written in {within_s:.1f} s")
-            raise
+
+        def waits(task: asyncio.Task[None]) -> None:
+            self._writing[task] = what
+            task.add_done_callback(self._writing.pop)
+            self.mark(f"{what} waits")
+
+        # The library must not be closing: then it would time its own wait, in whichever task the write began.
+        in_place = getattr(self._socket, "state", None) is State.OPEN
+        await bounded(
+            what,
+            self._write(what, events),
+            within_s,
+            grace_s=self.deadlines.grace_s if grace_s is None else grace_s,
+            on_wait=waits if in_place else None,
+        )
 
     async def _write(self, what: str, events: Sequence[Event]) -> None:
         if self._socket is None:
             raise self.lost or ConnectionLost("no connection")
-        task = asyncio.current_task()
-        assert task is not None, "a coroutine runs in a task"
-        self._writing[task] = what
         try:
             for event in events:
                 await self._socket.send(encode(event), text=True)
         except ConnectionClosed as closed:
             raise self.note_lost(closed) from closed
-        finally:
-            del self._writing[task]
 
-    def writing(self, what: str) -> list[asyncio.Task[Any]]:
-        """Tasks that are writing an event of this type just now, oldest first."""
+    def writing(self, what: str) -> list[asyncio.Task[None]]:
+        """Tasks of writes of this type that had to wait and still do, oldest first."""
         return [task for task, name in self._writing.items() if name == what]
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -207,12 +210,30 @@ class Connection:
 
     # -- evidence -------------------------------------------------------------------------------------------------
 
+    def mark(self, moment: str) -> None:
+        """Look at the socket as a wait begins; kept as evidence only if its deadline passes, or an earlier one has."""
+        self._mark = self._sample(moment)
+
     def look(self, moment: str) -> None:
-        """Take a sample of the socket; the first ones and the latest are kept."""
+        """Take a sample of the socket, after the one of the wait's beginning; the first and the latest are kept."""
+        if self._mark is not None:
+            self._keep(self._mark)
+            self._mark = None
+        self._keep(self._sample(moment))
+
+    def note_late(self, seconds: float) -> None:
+        """Our own loop came late to one of its timers: told with the next sample."""
+        self._late_s = max(self._late_s, seconds)
+
+    def _sample(self, moment: str) -> SocketSample:
+        transport = getattr(self._socket, "transport", None)
+        late_s, self._late_s = self._late_s, 0.0
+        return look(asyncio.get_running_loop().time(), moment, transport, late_s)
+
+    def _keep(self, sample: SocketSample) -> None:
         if len(self.samples) >= _MAX_SAMPLES:
             del self.samples[_MAX_SAMPLES // 2]
-        transport = getattr(self._socket, "transport", None)
-        self.samples.append(look(asyncio.get_running_loop().time(), moment, transport))
+        self.samples.append(sample)
 
     def look_if_stuck(self, what: str) -> None:
         """Take a sample before a write if earlier bytes still wait in user space, at most one a second."""

@@ -101,12 +101,14 @@ class Conversation:
             signal.set()
 
     async def pause(self, seconds: float) -> None:
-        """Let `seconds` pass.
+        """Let `seconds` pass; none at all still lets the others have a turn.
 
         Raises SessionOver: the session ended meanwhile; waiting on would serve nothing.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + seconds
+        if seconds <= 0:
+            await asyncio.sleep(0)
         while True:
             self.check_alive()
             if loop.time() >= until_s:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -79,9 +79,11 @@ class Deadlines:
 class DeadlineExceeded(TimeoutError):
     """A wait ran past its deadline.
 
-    Attributes: `what` was awaited; `seconds` it was given; `state` of the awaited code afterwards (`ExceededState`).
-    An exception that came late is the cause.
+    Attributes: `what` was awaited; `seconds` it was given; `state` of the awaited code afterwards (`ExceededState`);
+    `overshoot_s`, how late our own loop was at noticing. An exception that came late is the cause.
     """
+
+    overshoot_s = 0.0
 
     def __init__(self, what: str, seconds: float, state: ExceededState, detail: str = "") -> None:
         super().__init__(f"{what}: {seconds:.1f} s passed{detail}")
@@ -97,13 +99,23 @@ class CancelledInside(RuntimeError):
     """
 
 
-async def bounded(what: str, coro: Coroutine[Any, Any, T], seconds: float, *, grace_s: float = 5.0) -> T:
+async def bounded(
+    what: str,
+    coro: Coroutine[Any, Any, T],
+    seconds: float,
+    *,
+    grace_s: float = 5.0,
+    on_wait: Callable[[asyncio.Task[T]], None] | None = None,
+) -> T:
     """Await `coro` in a task of its own for at most `seconds`, then for at most `grace_s` more after its cancellation.
 
     Args:
         what: names the wait, in the task's name and in the error.
         coro: run at once; zero or negative `seconds` still give it one turn.
         grace_s: seconds allowed to unwind after the deadline; zero gives one turn.
+        on_wait: `coro` begins in place, and gets its task, told here, only once it has to wait: a write that the
+            socket takes at once costs no task and no timer. Not for code that cares which task it begins in, as
+            `asyncio.timeout` does.
     Returns: the result of `coro`; one that is ready at the deadline's own instant counts.
     Raises:
         DeadlineExceeded: the deadline passed; its state tells what became of the child.
@@ -112,20 +124,68 @@ async def bounded(what: str, coro: Coroutine[Any, Any, T], seconds: float, *, gr
         Exception: whatever the child raised.
     Source: design.md 7.
     """
+    if on_wait is not None:
+        try:
+            coro = Begun(coro, coro.send(None))
+        except StopIteration as end:
+            return cast(T, end.value)
+        except asyncio.CancelledError:
+            raise CancelledInside(f"{what}: cancelled from inside") from None
+    loop = asyncio.get_running_loop()
+    due_s = loop.time() + max(seconds, 0.0)
     task = asyncio.create_task(coro, name=what)
     task.add_done_callback(consume_exception)
+    if on_wait is not None:
+        on_wait(task)
     try:
         await asyncio.wait((task,), timeout=max(seconds, 0.0))
         if not task.done():
             await asyncio.sleep(0)
         if task.done():
             return outcome_of(what, task)
+        overshoot_s = loop.time() - due_s
         task.cancel()
         await asyncio.wait((task,), timeout=max(grace_s, 0.0))
     except asyncio.CancelledError:
         task.cancel()
         raise
-    raise exceeded(what, seconds, task)
+    late = exceeded(what, seconds, task)
+    late.overshoot_s = overshoot_s
+    raise late
+
+
+class Begun(Coroutine[Any, Any, T]):
+    """A coroutine that has run up to its first wait, for a task to carry on from there.
+
+    The task's first step gets what the coroutine waits for; a cancellation before that step reaches the coroutine too.
+    """
+
+    def __init__(self, coro: Coroutine[Any, Any, T], awaited: Any) -> None:
+        self._coro = coro
+        self._awaited = [awaited]
+        self.__qualname__ = getattr(coro, "__qualname__", type(coro).__name__)
+
+    def send(self, value: Any) -> Any:
+        """The next wait; the first one is known already."""
+        return self._awaited.pop() if self._awaited else self._coro.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Into the coroutine, which may catch it and wait on."""
+        self._awaited.clear()
+        return self._coro.throw(*error)
+
+    def close(self) -> None:
+        """End the coroutine."""
+        self._coro.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        raise TypeError("run by a task, not awaited")
+
+    def __getattr__(self, name: str) -> Any:
+        """`cr_frame` and the like: who looks at a task's stack sees the coroutine's."""
+        if not name.startswith("cr_"):
+            raise AttributeError(name)
+        return getattr(self._coro, name)
 
 
 def consume_exception(task: asyncio.Task[Any]) -> None:

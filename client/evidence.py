@@ -1,8 +1,9 @@
-"""What the client's own socket says about a peer that may have stopped reading (design.md 4, 8).
+"""What the client's own socket says about a deadline that passed (design.md 4, 8).
 
-Two samples prove it: bytes waiting in user space or unacknowledged in both, and the count of acknowledged bytes
-unchanged between them. Where the system does not answer, the figure is None and the verdict `unknown`: nothing is
-guessed.
+Two samples prove: bytes waiting in user space or unacknowledged in both, and the count of acknowledged bytes unchanged
+between them. Segments that the kernel sends again tell a network that loses them from a peer that reads nothing; a
+loop that was itself late explains bytes that never reached the kernel. Where the system does not answer, the figure is
+None and the verdict `unknown`: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-Verdict = Literal["peer stopped reading", "peer was reading", "unknown"]
+Verdict = Literal[
+    "peer stopped reading", "peer was reading", "network lost it", "own loop was late", "unknown"
+]
 
-_TCP_INFO_BYTES: Final = 192
-_BYTES_ACKED_AT: Final = 120
-"""Offset of `tcpi_bytes_acked` (u64) in Linux' struct tcp_info, since 4.1."""
+_TCP_INFO_BYTES: Final = 232
+_RETRANSMITS: Final = (2, "B")
+_MSS: Final = (16, "I")
+_RETRANSMITTED: Final = (100, "I")
+_BYTES_ACKED: Final = (120, "Q")
+_PEER_WINDOW: Final = (228, "I")
+"""(offset, format) in Linux' struct tcp_info: `tcpi_retransmits`, `tcpi_snd_mss`, `tcpi_total_retrans`,
+`tcpi_bytes_acked` (since 4.1), `tcpi_snd_wnd` (since 5.4). An older kernel answers with fewer bytes."""
 _APART_S: Final = 1.0
 """Two samples nearer than this prove nothing."""
+LATE_S: Final = 1.0
+"""A loop that was this late at its own timers may be the cause itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,16 @@ class SocketSample:
     """In the kernel, sent or not, that the peer's kernel has not acknowledged (SIOCOUTQ)."""
     bytes_acked: int | None
     """Acknowledged since the connection began (TCP_INFO)."""
+    retransmits: int | None = None
+    """How often the oldest unacknowledged segment was sent again, unanswered."""
+    retransmitted: int | None = None
+    """Segments sent again since the connection began."""
+    peer_window_bytes: int | None = None
+    """What the peer's kernel was last ready to take."""
+    mss_bytes: int | None = None
+    """Payload of one segment."""
+    loop_late_s: float = 0.0
+    """How late our own loop was at most, at its own timers, since the sample before."""
 
     @property
     def pending_bytes(self) -> int | None:
@@ -47,13 +67,24 @@ class SocketSample:
         return sum(known) if known else None
 
 
-def look(t_s: float, moment: str, transport: Any) -> SocketSample:
+def look(t_s: float, moment: str, transport: Any, loop_late_s: float = 0.0) -> SocketSample:
     """Look at the socket behind an asyncio transport; None for a transport gives a sample that knows nothing."""
     if transport is None:
-        return SocketSample(t_s, moment, None, None, None)
+        return SocketSample(t_s, moment, None, None, None, loop_late_s=loop_late_s)
     sock = transport.get_extra_info("socket")
-    buffered = transport.get_write_buffer_size()
-    return SocketSample(t_s, moment, buffered, unacked_bytes(sock), bytes_acked(sock))
+    info = tcp_info(sock)
+    return SocketSample(
+        t_s,
+        moment,
+        transport.get_write_buffer_size(),
+        unacked_bytes(sock),
+        entry(info, _BYTES_ACKED),
+        entry(info, _RETRANSMITS),
+        entry(info, _RETRANSMITTED),
+        entry(info, _PEER_WINDOW),
+        entry(info, _MSS),
+        loop_late_s,
+    )
 
 
 def unacked_bytes(sock: Any) -> int | None:
@@ -69,15 +100,31 @@ def unacked_bytes(sock: Any) -> int | None:
 
 def bytes_acked(sock: Any) -> int | None:
     """`tcpi_bytes_acked` of a TCP socket; None where the system refuses, is too old or the socket is closed."""
+    return entry(tcp_info(sock), _BYTES_ACKED)
+
+
+def tcp_info(sock: Any) -> bytes:
+    """TCP_INFO as the kernel fills it; empty where the system refuses or the socket is closed."""
     if sock is None or not sys.platform.startswith("linux"):
-        return None
+        return b""
     try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        info: bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
     except (OSError, ValueError):
-        return None
-    if len(info) < _BYTES_ACKED_AT + 8:
-        return None
-    return int(struct.unpack_from("Q", info, _BYTES_ACKED_AT)[0])
+        return b""
+    return info
+
+
+def entry(info: bytes, place: tuple[int, str]) -> int | None:
+    """One number of TCP_INFO; None where the kernel's answer does not reach that far."""
+    at, form = place
+    return int(struct.unpack_from(form, info, at)[0]) if len(info) >= at + struct.calcsize(form) else None
+
+
+def pair(samples: Sequence[SocketSample]) -> tuple[SocketSample, SocketSample] | None:
+    """The last sample and the latest one at least 1 s before it."""
+    last = samples[-1] if samples else None
+    before = next((s for s in reversed(samples) if last is not None and last.t_s - s.t_s >= _APART_S), None)
+    return (before, last) if before is not None and last is not None else None
 
 
 def verdict(samples: Sequence[SocketSample]) -> Verdict:
@@ -86,17 +133,61 @@ def verdict(samples: Sequence[SocketSample]) -> Verdict:
     Args:
         samples: of one connection, in order of time.
     """
-    if not samples:
+    two = pair(samples)
+    if two is None:
         return "unknown"
-    last = samples[-1]
-    before = next((s for s in reversed(samples) if last.t_s - s.t_s >= _APART_S), None)
-    if before is None or before.bytes_acked is None or last.bytes_acked is None:
-        return "unknown"
+    before, last = two
+    late = lateness_s(samples, before) >= LATE_S
+    if before.bytes_acked is None or last.bytes_acked is None:
+        return "own loop was late" if late else "unknown"
     if last.bytes_acked > before.bytes_acked:
-        return "peer was reading"
-    if before.pending_bytes and last.pending_bytes:
-        return "peer stopped reading"
-    return "unknown"
+        return "own loop was late" if late else "peer was reading"
+    if late and not (before.unacked_bytes and last.unacked_bytes):
+        return "own loop was late"  # whatever waits, the kernel never had it
+    if not (before.pending_bytes and last.pending_bytes):
+        return "unknown"
+    return "network lost it" if lost_on_the_way(before, last) else "peer stopped reading"
+
+
+def lost_on_the_way(before: SocketSample, last: SocketSample) -> bool:
+    """Whether segments had to be sent again though the peer had room for them.
+
+    A peer whose window is shut refuses what its kernel cannot keep: that too is sent again, and is no loss.
+    """
+    again = bool(last.retransmits) or (last.retransmitted or 0) > (before.retransmitted or 0)
+    shut = last.peer_window_bytes is not None and last.peer_window_bytes < (last.mss_bytes or 1)
+    return again and not shut
+
+
+def lateness_s(samples: Sequence[SocketSample], before: SocketSample) -> float:
+    """The worst lateness of our own loop since `before`."""
+    return max((s.loop_late_s for s in samples if s.t_s > before.t_s), default=0.0)
+
+
+def told(samples: Sequence[SocketSample], silent_s: float | None = None) -> str:
+    """The verdict in words, with times but no counts of bytes, which no two runs share.
+
+    Args:
+        silent_s: seconds since the peer's last event; None when none ever came.
+    """
+    two = pair(samples)
+    silence = "it never sent an event" if silent_s is None else f"its last event came {silent_s:.1f} s before"
+    if two is None:
+        return f"unknown: the socket was not looked at before; {silence}"
+    before, last = two
+    apart = f"{last.t_s - before.t_s:.1f} s"
+    match verdict(samples):
+        case "peer stopped reading":
+            return f"the peer stopped reading: bytes wait, and it took none for {apart}; {silence}"
+        case "network lost it":
+            return f"the network lost it: segments were sent again, and none was acknowledged for {apart}; {silence}"
+        case "own loop was late":
+            return f"our own loop was late, by up to {lateness_s(samples, before):.1f} s; {silence}"
+        case "peer was reading":
+            return f"the peer was reading: it took what we sent within {apart}; {silence}"
+    if last.bytes_acked is None:
+        return f"unknown: the system does not say what the peer took; {silence}"
+    return f"unknown: nothing of ours waits in the socket; {silence}"
 
 
 def as_json(samples: Sequence[SocketSample]) -> dict[str, Any]:

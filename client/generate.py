@@ -175,8 +175,7 @@ class Attempt:
             audio_end_ms = session.append_sent(duration_ms)
             event = wire.append(unit, duration_ms=duration_ms, audio_end_ms=audio_end_ms, jpegs=jpegs)
             await conversation.send(event, within_s=self.deadlines.write_s)
-            if self.settings.pace == "realtime":
-                await conversation.pause(duration_ms / 1000.0)
+            await conversation.pause(duration_ms / 1000.0 if self.settings.pace == "realtime" else 0.0)
 
     async def commit_then_pad(self, conversation: Conversation) -> None:
         """The commit; when its write has returned, and only then, the padding (R37)."""
@@ -304,6 +303,7 @@ def metadata_of(
         "ack_timeout": result.ack_timeout,
         "stream_timeout": result.stream_timeout,
         "close_error": result.close_error,
+        "missed_deadlines": [] if conversation is None else conversation.record.missed_texts(),
         "server_errors": result.server_errors,
         "retry_count": 0,
         "ref_audio_sha256": settings.ref_audio.sha256,

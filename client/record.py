@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from client.deadlines import DeadlineExceeded
+from client.evidence import told
 from client.wire import Event, error_of, printable, response_id_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class AttemptRecord:
     observer: Observer | None = None
     phase: str = "connecting"
     deadlines: list[dict[str, Any]] = field(default_factory=list)
-    """Every deadline that passed: what, seconds, state, t_s."""
+    """Every deadline that passed: what, seconds, state, t_s, evidence in words."""
+    heard_s: float | None = None
+    """When the latest event came."""
     conversation: Conversation | None = None
     """The live session, once connected."""
     error: Exception | None = None
@@ -57,6 +60,8 @@ class AttemptRecord:
     def enter(self, phase: str) -> None:
         """The attempt goes on to another phase."""
         self.phase = phase
+        if self.conversation is not None:
+            self.conversation.connection.mark(phase)
         self._note("phase", phase, None)
         self.tell("phase", name=phase)
 
@@ -79,16 +84,30 @@ class AttemptRecord:
         else:
             response_id = response_id_of(event)
             detail = None if response_id is None else printable(response_id, _TEXT_SHOWN)
-        self._note("received", name, detail)
+        self.heard_s = asyncio.get_running_loop().time()
+        self._ring.append((self.heard_s, "received", name, detail))
         if self.observer is not None:
             self.tell("received", type=name, detail=detail)
 
     def missed(self, late: DeadlineExceeded) -> None:
-        """A deadline passed."""
+        """A deadline passed: look at the socket and say what it shows."""
+        now_s = asyncio.get_running_loop().time()
         entry = {"what": late.what, "seconds": late.seconds, "state": late.state}
-        self.deadlines.append({**entry, "t_s": asyncio.get_running_loop().time()})
+        self.deadlines.append({**entry, "t_s": now_s, "evidence": self._evidence(late, now_s)})
         self._note("deadline", late.what, late.state)
         self.tell("deadline", **entry)
+
+    def _evidence(self, late: DeadlineExceeded, now_s: float) -> str:
+        if self.conversation is None:
+            return "unknown: there was no connection yet"
+        connection = self.conversation.connection
+        connection.note_late(late.overshoot_s)
+        connection.look(f"{late.what}: {late.seconds:.1f} s passed")
+        return told(connection.samples, None if self.heard_s is None else now_s - self.heard_s)
+
+    def missed_texts(self) -> list[str]:
+        """Every deadline that passed, with what the socket showed, in words."""
+        return [f"{d['what']}: {d['seconds']:.1f} s passed: {d['evidence']}" for d in self.deadlines]
 
     def last_events(self) -> list[dict[str, Any]]:
         """The latest steps, oldest first."""

@@ -116,6 +116,7 @@ METADATA_KEYS: frozenset[str] = frozenset(
         "id",
         "instructions",
         "late_sentences",
+        "missed_deadlines",
         "mix",
         "model",
         "pace",

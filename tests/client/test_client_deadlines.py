@@ -272,3 +272,146 @@ def test_worst_teardown_is_the_sum_of_its_steps() -> None:
 def test_deadline_that_is_no_positive_number_is_refused_by_name(value: Any) -> None:
     with pytest.raises(ValueError, match="ack_s: wanted a positive number"):
         Deadlines(ack_s=value)
+
+
+class TestBegunInPlace:
+    """A write that the socket takes at once needs no task; one that waits is bounded as ever."""
+
+    @staticmethod
+    def run(
+        child: Any, *, seconds: float = 5.0, grace_s: float = 2.0, cancel_after_s: float | None = None
+    ) -> Any:
+        """(result or exception, tasks told, loop seconds, the child's task of the second step)."""
+        told: list[asyncio.Task[Any]] = []
+
+        async def main() -> Any:
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            waiting = asyncio.create_task(
+                bounded("write x", child(), seconds, grace_s=grace_s, on_wait=told.append)
+            )
+            if cancel_after_s is not None:
+                await asyncio.sleep(cancel_after_s)
+                waiting.cancel()
+            await asyncio.wait([waiting])
+            took_s = loop.time() - began_s
+            outcome = "cancelled" if waiting.cancelled() else waiting.exception() or waiting.result()
+            for task in told:
+                task.cancel()
+            await asyncio.sleep(1)
+            return outcome, told, took_s
+
+        return run_virtual(main, allow_leaks=True)
+
+    def test_child_that_does_not_wait_has_no_task(self) -> None:
+        async def child() -> int:
+            return 7
+
+        assert self.run(child) == (7, [], 0.0)
+
+    def test_child_that_fails_at_once_raises_its_own_error(self) -> None:
+        async def child() -> None:
+            raise OSError(32, "Broken pipe")
+
+        outcome, told, _ = self.run(child)
+        assert isinstance(outcome, OSError)
+        assert told == []
+
+    def test_child_cancelled_from_inside_is_an_ordinary_error(self) -> None:
+        async def child() -> None:
+            raise asyncio.CancelledError
+
+        assert isinstance(self.run(child)[0], CancelledInside)
+
+    @pytest.mark.parametrize("seconds", [0.0, 3.0])
+    def test_child_that_waits_goes_on_where_it_was_in_a_named_task(self, seconds: float) -> None:
+        steps: list[Any] = []
+
+        async def child() -> str:
+            steps.append(asyncio.current_task())
+            for _ in range(3):
+                await asyncio.sleep(0 if seconds == 0 else 0.9)
+                steps.append(asyncio.current_task())
+            return "done"
+
+        outcome, told, took_s = self.run(child, seconds=5.0)
+
+        assert outcome == "done"
+        assert took_s == pytest.approx(0.0 if seconds == 0 else 2.7)
+        assert [task.get_name() for task in told] == ["write x"]
+        assert steps[0] is not told[0]
+        assert steps[1:] == told * 3
+
+    def test_expiry_cancels_it(self) -> None:
+        ended: list[str] = []
+
+        async def child() -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.append("unwound")
+
+        outcome, _, took_s = self.run(child)
+
+        assert isinstance(outcome, DeadlineExceeded)
+        assert (outcome.state, took_s, ended) == ("unwound", 5.0, ["unwound"])
+
+    def test_swallowed_cancellation_is_abandoned_after_the_grace(self) -> None:
+        async def child() -> None:
+            for _ in range(3):
+                try:
+                    await asyncio.get_running_loop().create_future()
+                except asyncio.CancelledError:
+                    pass
+
+        outcome, _, took_s = self.run(child)
+
+        assert isinstance(outcome, DeadlineExceeded)
+        assert (outcome.state, took_s) == ("abandoned", 7.0)
+
+    @pytest.mark.parametrize("after_s", [0.0, 1.0, 6.0])
+    def test_outer_cancellation_reaches_the_child_even_before_its_tasks_first_step(
+        self, after_s: float
+    ) -> None:
+        seen: list[str] = []
+
+        async def child() -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                if after_s == 6.0:
+                    await asyncio.sleep(60)
+                raise
+
+        outcome, _, took_s = self.run(child, cancel_after_s=after_s)
+
+        assert outcome == "cancelled"
+        assert took_s == after_s
+        assert seen == ["cancelled"]
+
+    def test_stack_of_the_waiting_task_is_the_childs(self) -> None:
+        async def child() -> None:
+            await asyncio.get_running_loop().create_future()
+
+        _, told, _ = self.run(child)
+
+        assert "child" in repr(told[0].get_coro().__qualname__)
+        assert told[0].get_coro().cr_code.co_name == "child"  # type: ignore[union-attr]
+
+
+def test_overshoot_is_how_late_our_own_loop_was() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        seen = []
+        for blocked_s in (0.0, 7.0):
+            late = asyncio.create_task(bounded("x", asyncio.sleep(100), 5.0))
+            await asyncio.sleep(1)
+            loop._now_s += blocked_s  # type: ignore[attr-defined]  # as if this thread had slept
+            await asyncio.wait([late])
+            error = late.exception()
+            assert isinstance(error, DeadlineExceeded)
+            seen.append(round(error.overshoot_s, 6))
+        return seen
+
+    assert run_virtual(main) == [0.0, 3.0]

@@ -264,6 +264,7 @@ def test_write_stuck_while_streaming_is_a_lone_stall_with_evidence(kit: Any) -> 
     assert output.result.metadata["stream_timeout"] == output.result.stream_timeout
     assert [d["row"] for d in diagnostics] == [7, 16]
     assert diagnostics[0]["socket_evidence"]["verdict"] == "peer stopped reading"
+    assert "the peer stopped reading" in diagnostics[0]["deadlines"][0]["evidence"]
     assert took_s < 2 * (8 + 30 + 5 + 65)
 
 

@@ -65,6 +65,11 @@ def test_peer_that_stops_reading_costs_the_teardown_not_the_sample(kit: Any) -> 
     assert output.result.error == ""
     assert took_s < 2.4 + 3 + 2 + 65
     assert output.result.socket_evidence["verdict"] == "peer stopped reading"
+    missed = output.result.metadata["missed_deadlines"]
+    assert len(missed) >= 2
+    assert all(": the peer stopped reading: bytes wait, and it took none for " in text for text in missed), (
+        missed
+    )
 
 
 def test_slow_good_close_is_not_aborted(kit: Any) -> None:
@@ -89,6 +94,10 @@ def test_unanswered_close_is_forced_and_advisory_after_a_reply(
 
     assert output.success
     assert "session.closed: 20.0 s" in output.result.metadata["close_timeout"]
+    (missed,) = output.result.metadata["missed_deadlines"]
+    assert missed.startswith(
+        "session.closed: 20.0 s passed: the peer was reading: it took what we sent within 20.0 s"
+    )
     assert output.result.close == "forced"
     assert len(peer.sessions) == 1
     assert 24 < took_s < 32
@@ -99,6 +108,8 @@ def test_clean_close_has_close_frames_and_no_warning(kit: Any, caplog: pytest.Lo
         output, peer, _ = outcome(kit, {})
 
     assert output.result.close == "clean"
+    assert output.result.metadata["missed_deadlines"] == []
+    assert output.result.socket_evidence["samples"] == []
     assert peer.sessions[0].ended_by == "close frame"
     assert caplog.records == []
 
