@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+from conformance.checks_judge import judge_ledger
 from conformance.observation import Observation, PendingTask
 from conformance.outcome import Finding
 
@@ -45,6 +46,8 @@ def _longest_wait(observation: Observation) -> str:
     """The deadline that should have covered the last write or wait the client spoke of."""
     phase = observation.phase
     deadlines = observation.deadlines
+    if phase == "judging" and observation.judged is not None:
+        return f"the judge's timeout_s ({observation.judged.spec.timeout_s:g} s), while judging"
     covering = {
         "connecting": ("connect_s", deadlines.connect_s),
         "configuring": ("created_s", deadlines.created_s),
@@ -271,6 +274,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     wire_violation,
     append_before_commit,
     padding_off_beat,
+    judge_ledger,
 )
 """All invariants, in the order their findings are told."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from conformance.checks import check_expectations
+from conformance.checks_judge import check_judging
 from conformance.invariants import check_invariants
 from conformance.observation import Observation
 from conformance.options import RunOptions
@@ -23,6 +24,7 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
         *crash(observation),
         *check_invariants(observation),
         *check_expectations(observation),
+        *check_judging(observation),
     ]
     unproven = [report for report in observation.faults if report.state != "observed"]
     proven = [report for report in observation.faults if report.state == "observed"]

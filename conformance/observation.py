@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from client.deadlines import Deadlines
     from client.media import Prepared
     from client.run import RunResult
+    from conformance.judging import Judged
     from mockserver.app import ConnectionInfo
     from mockserver.journal import Entry
 
@@ -91,6 +92,8 @@ class Observation:
     faults: list[FaultReport] = field(default_factory=list)
     recorder: Recorder | None = None
     samples: list[SampleFacts] = field(default_factory=list)
+    judged: Judged | None = None
+    """What was judged; None: the scenario has no judge."""
     harness_errors: list[str] = field(default_factory=list)
 
 

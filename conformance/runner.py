@@ -199,11 +199,13 @@ class _Stage:
         """The listener must not outlive the scenario; a client that spins on in spite of all is given up."""
         for task in tasks_of(self.loop):
             task.cancel()
-        stopping = self.server.stop()
-        try:
-            self.loop.run_until_complete(stopping)
-        except RuntimeError:
-            stopping.close()
+        for stopping in (self.server.stop(), self.judge.server.stop() if self.judge is not None else None):
+            if stopping is None:
+                continue
+            try:
+                self.loop.run_until_complete(stopping)
+            except RuntimeError:
+                stopping.close()
 
     async def _main(self) -> None:
         await self._on_the_server("server-start", self.server.start())

@@ -120,6 +120,12 @@ class JudgeSpec(JudgeForm):
     """Name of the model it serves."""
     video_mode: Literal["video_url", "frame-sample"] = "video_url"
     """How the client is told to show the clip in content requests."""
+    timeout_s: Annotated[float, Field(gt=0, le=3600)] = 600.0
+    """What the client is told to give one request."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """How many samples the client is told to judge at a time."""
+    frame_overflow: Literal["error", "reduce"] = "error"
+    """What the client is told to do when the judge says that the frames are too many (evaluation.md 16.2)."""
     answers_after_ms: Annotated[int, Field(ge=0)] = 20
     """Model time of a reply."""
 

@@ -40,7 +40,7 @@ EXPECT_FORMS: dict[str, Any] = {
     "socket_evidence": "unread",
 }
 """Expectations that are wrong for the sample; the keys that are not here take any matcher."""
-JUDGED_ELSEWHERE = {"judge"}
+JUDGED_ELSEWHERE = {"judge", "accuracy"}
 """Keys read by conformance/checks_judge.py, which has its own tests."""
 
 

@@ -1,0 +1,295 @@
+"""What a scenario expects of the judging, and what always holds of it (design.md 8, `judge-ledger`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from conformance.checks import matches, told
+from conformance.judging import Judged, JudgedFacts
+from conformance.outcome import Finding
+from scenarios.judging import JudgedExpect
+
+if TYPE_CHECKING:
+    from conformance.observation import Observation
+    from mockserver.judge_ledger import JudgeRequest
+
+UNCHECKED = "unchecked"
+MAX_CONTENT_REQUESTS = 4
+"""Answered requests of one content judgement: two ways, each with one re-ask (R59)."""
+MAX_REPEATS = 5
+"""Times one request is repeated that no reply answered; what is bounded is bounded by less."""
+
+REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
+    "judge.requests": ("R52", "R57", "R58", "R59", "R60"),
+    "judge.reasks": ("R52", "R53", "R54", "R60"),
+    "judge.transport_retries": ("R58", "R59"),
+    "judge.scored": ("R52", "R56", "R60", "R61"),
+    "judge.reason": ("R54", "R56", "R60", "R61"),
+    "judge.content_score": ("R52", "R59", "R60"),
+    "judge.avg_temporal_score": ("R52", "R60"),
+    "judge.total_score": ("R52", "R60"),
+    "judge.rows": ("R52", "R60"),
+    "judge.trace": ("R54", "R55", "R56", "R57", "R58"),
+    "accuracy": ("R61", "R52"),
+}
+"""Requirements a check speaks for; the scenario's own `requires` picks among them."""
+
+
+def check_judging(observation: Observation) -> Iterator[Finding]:
+    """Every statement under `expect.judge` and `expect.accuracy`."""
+    judged = observation.judged
+    if judged is None:
+        return
+    expect = observation.scenario.expect
+    if expect.judge is not None:
+        counts = {**tally(judged.ledger), "scored": sum(f.score is not None for f in judged.samples)}
+        for key, count in counts.items():
+            yield from _check(observation, f"judge.{key}", getattr(expect.judge, key), count, None)
+        for facts in judged.samples:
+            wanted = expect.judge.samples.get(facts.id, expect.judge.sample)
+            if wanted is not None:
+                yield from _check_sample(observation, facts, wanted)
+    for key, matcher in expect.accuracy.items():
+        actual = _at(judged.accuracy, key)
+        if key == "errors" and isinstance(matcher, dict) and isinstance(actual, list):
+            actual = "\n".join(map(str, actual))
+        yield from _check(observation, f"accuracy.{key}", matcher, actual, None)
+
+
+def _check_sample(observation: Observation, facts: JudgedFacts, expect: JudgedExpect) -> Iterator[Finding]:
+    score = facts.score or {}
+    counts = tally(facts.requests)
+    values: dict[str, tuple[Any, Any]] = {
+        "scored": (UNCHECKED if expect.scored is None else expect.scored, facts.score is not None),
+        "reason": (expect.reason, facts.reason),
+        "requests": (expect.requests, counts["requests"]),
+        "reasks": (expect.reasks, counts["reasks"]),
+        "content_score": (expect.content_score, _at(score, "content.content_score", None)),
+        "avg_temporal_score": (
+            expect.avg_temporal_score,
+            _at(score, "temporal.summary.avg_temporal_score", None),
+        ),
+        "total_score": (expect.total_score, _at(score, "pr.total_score", None)),
+        "rows": (expect.rows, len(_rows(score))),
+    }
+    for key, (matcher, actual) in values.items():
+        yield from _check(observation, f"judge.{key}", matcher, actual, facts.name)
+    if expect.trace is not None:
+        yield from _check_trace(observation, facts, expect.trace)
+
+
+def _check_trace(
+    observation: Observation, facts: JudgedFacts, expect: Sequence[Mapping[str, Any]]
+) -> Iterator[Finding]:
+    if len(facts.trace) != len(expect):
+        yield _finding(
+            observation, "judge.trace", f"{len(expect)} line(s)", f"{len(facts.trace)} line(s)", facts.name
+        )
+    for number, (wanted, line) in enumerate(zip(expect, facts.trace, strict=False), start=1):
+        for key, matcher in wanted.items():
+            actual = line.get(key, "absent")
+            if not matches(matcher, actual):
+                expected = f"line {number}: {key} {told(matcher)}"
+                yield _finding(observation, "judge.trace", expected, repr(actual), facts.name)
+
+
+def tally(requests: Sequence[JudgeRequest]) -> dict[str, int]:
+    """Counts as `expect.judge` names them; a repeated request is no second re-ask."""
+    return {
+        "requests": len(requests),
+        "reasks": sum(entry.reask and not entry.repeats for entry in requests),
+        "transport_retries": sum(entry.repeats for entry in requests),
+    }
+
+
+def _at(document: Mapping[str, Any], key: str, absent: Any = "absent") -> Any:
+    value: Any = document
+    for step in key.split("."):
+        if not isinstance(value, dict) or step not in value:
+            return absent
+        value = value[step]
+    return value
+
+
+def _rows(score: Mapping[str, Any]) -> list[Any]:
+    rows = _at(score, "temporal.sentences", None) or _at(score, "pr.events", None)
+    return rows if isinstance(rows, list) else []
+
+
+def _check(
+    observation: Observation, name: str, matcher: Any, actual: Any, sample: str | None
+) -> Iterator[Finding]:
+    if matcher != UNCHECKED and not matches(matcher, actual):
+        yield _finding(observation, name, told(matcher), repr(actual), sample)
+
+
+def _finding(observation: Observation, name: str, expected: str, actual: str, sample: str | None) -> Finding:
+    wanted = tuple(observation.scenario.requires)
+    spoken = REQUIREMENTS.get(name, REQUIREMENTS.get(name.split(".", 1)[0], ()))
+    both = tuple(requirement for requirement in wanted if requirement in spoken)
+    return Finding(name, both or wanted, expected, actual, sample)
+
+
+# -- what always holds
+
+
+def judge_ledger(observation: Observation) -> Iterator[Finding]:
+    """The judge's ledger, the client's trace and its score files tell the same story, within the bounds."""
+    judged = observation.judged
+    if judged is None:
+        return
+    yield from _violations(judged)
+    yield from _beyond_the_script(judged)
+    for facts in judged.samples:
+        yield from _traced(facts)
+        yield from _bounded(facts)
+        yield from _founded(facts)
+    if judged.finished:
+        yield from _accounted(judged)
+
+
+def _violations(judged: Judged) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for entry in judged.ledger:
+        for violation in entry.violations:
+            if violation.rule in seen:
+                continue
+            seen.add(violation.rule)
+            yield Finding(
+                "judge-violation",
+                (violation.requirement,) if violation.requirement else (),
+                f"evaluation.md {violation.section}",
+                f"{violation.rule}: {violation.detail} (request {entry.number} of the judge)",
+                "/".join(entry.sample) if entry.sample else None,
+            )
+
+
+def _beyond_the_script(judged: Judged) -> Iterator[Finding]:
+    beyond = [entry.number for entry in judged.ledger if entry.source == "exhausted"]
+    if beyond:
+        yield Finding(
+            "judge-ledger",
+            ("R52", "R59"),
+            "no request beyond the judge's script",
+            f"request(s) {', '.join(map(str, beyond))} found no reply left",
+        )
+
+
+def _traced(facts: JudgedFacts) -> Iterator[Finding]:
+    """One line a request, and each line says what kind of request it was."""
+    if facts.torn:
+        yield Finding("torn-artifact", ("R58",), "every artifact parses", facts.torn, facts.name)
+    counts = tally(facts.requests)
+    lines = {
+        "requests": len(facts.trace),
+        "transport_retries": sum(line.get("transport_retry") is True for line in facts.trace),
+        "reasks": sum(
+            line.get("judge_retry") is True and line.get("transport_retry") is not True
+            for line in facts.trace
+        ),
+    }
+    words = {
+        "requests": "trace lines",
+        "transport_retries": "transport_retry lines",
+        "reasks": "judge_retry lines",
+    }
+    for key, count in counts.items():
+        if lines[key] != count:
+            yield Finding(
+                "judge-ledger",
+                ("R58", "R56", "R57"),
+                f"{count} {words[key]}, one for each such request that the judge read",
+                f"{lines[key]}",
+                facts.name,
+            )
+
+
+def _bounded(facts: JudgedFacts) -> Iterator[Finding]:
+    reasks: Counter[tuple[str | None, int, bool, str | None]] = Counter()
+    content: Counter[tuple[int, bool]] = Counter()
+    repeats = longest = 0
+    for entry in facts.requests:
+        if entry.reask and not entry.repeats:
+            reasks[entry.kind, entry.judgement, entry.beside, entry.mode] += 1
+        if entry.kind == "content" and entry.answered:
+            content[entry.judgement, entry.beside] += 1
+        repeats = repeats + 1 if entry.repeats else 0
+        longest = max(longest, repeats)
+    for (kind, judgement, _, _), count in reasks.items():
+        if count > 1:
+            actual = f"{count} of {kind} judgement {judgement}"
+            yield Finding("judge-ledger", ("R52",), "at most one re-ask a judgement", actual, facts.name)
+    most = max(content.values(), default=0)
+    if most > MAX_CONTENT_REQUESTS:
+        expected = f"at most {MAX_CONTENT_REQUESTS} answered content requests"
+        yield Finding("judge-ledger", ("R59",), expected, f"{most}", facts.name)
+    if longest > MAX_REPEATS:
+        expected = f"a request is repeated at most {MAX_REPEATS} times"
+        yield Finding("judge-ledger", ("R59",), expected, f"{longest}", facts.name)
+
+
+def _founded(facts: JudgedFacts) -> Iterator[Finding]:
+    """Every score stands on a complete reply that holds it."""
+    if facts.score is None:
+        return
+    given = {
+        kind: Counter(
+            _scores(entry.verdict.scores) for entry in facts.requests if entry.judged and entry.kind == kind
+        )
+        for kind in ("temporal", "content", "chat")
+    }
+    for kind, scores in _claimed(facts.score).items():
+        unfounded = Counter(scores) - given[kind]
+        if unfounded:
+            claimed = ", ".join(str(dict(score)) for score in unfounded)
+            yield Finding(
+                "judge-ledger",
+                ("R60",),
+                f"each {kind} score stands in a complete reply of the judge",
+                f"no such reply gave {claimed}",
+                facts.name,
+            )
+
+
+def _scores(fields: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted((name, round(float(value), 2)) for name, value in fields.items()))
+
+
+def _claimed(score: Mapping[str, Any]) -> dict[str, list[tuple[tuple[str, float], ...]]]:
+    """The scores of a score file that must come from a reply: error rows and empty segments ask for none."""
+    temporal = [row for row in _at(score, "temporal.sentences", []) or [] if row.get("error") is None]
+    chat = [row for row in _at(score, "pr.events", []) or [] if row.get("response_segment")]
+    content = [_at(score, "content", {})] if "content" in score else []
+    fields = {
+        "temporal": (temporal, ("temporal_score", "is_relevant")),
+        "content": (content, ("content_score",)),
+        "chat": (chat, ("success_score",)),
+    }
+    return {
+        kind: [_scores({name: row.get(name, -1) for name in names}) for row in rows]
+        for kind, (rows, names) in fields.items()
+    }
+
+
+def _accounted(judged: Judged) -> Iterator[Finding]:
+    """The accuracy object counts what is there, and every sample that was not scored has its reason (R61)."""
+    accuracy = judged.accuracy
+    total, scored = len(judged.samples), sum(f.score is not None for f in judged.samples)
+    status = "completed" if scored == total else "partial" if scored else "failed"
+    wanted = {"total": total, "evaluated": scored, "status": status}
+    for key, value in wanted.items():
+        if accuracy.get(key) != value:
+            actual = repr(accuracy.get(key, "absent"))
+            yield Finding(
+                "judge-conservation", ("R61",), f"accuracy.{key} {value!r}, as the files say", actual
+            )
+    told_of = accuracy.get("evaluated"), accuracy.get("skipped"), accuracy.get("failed")
+    if all(isinstance(n, int) for n in told_of) and sum(n for n in told_of if isinstance(n, int)) != total:
+        yield Finding("judge-conservation", ("R61",), f"evaluated + skipped + failed = {total}", f"{told_of}")
+    for facts in judged.samples:
+        if facts.score is None and facts.requests and not facts.reason:
+            yield Finding(
+                "judge-conservation", ("R61",), "a sample without a score has a reason", "none", facts.name
+            )

@@ -1,0 +1,164 @@
+"""The judging of one scenario: judge and evaluation side by side in its loop, and what they left behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.clients import judging as builtin
+from conformance.outcome import FaultReport
+from conformance.targets.judge import judge_fault_positions, make_judge
+from conformance.trace import Recorder
+from mockserver.judge import Event, JudgedSample
+from scenarios.judging import JudgeSpec
+
+if TYPE_CHECKING:
+    from client.judge.subject import Subject
+    from mockserver.judge_ledger import JudgeRequest
+    from scenarios.model import Scenario
+
+SUMMARY = "evaluation_summary.json"
+
+
+@dataclass(frozen=True)
+class JudgedFacts:
+    """What the judging of one sample left: files alone say it, so any client can be asked."""
+
+    split: str
+    id: str
+    score: Mapping[str, Any] | None
+    """The score file; None: there is none."""
+    trace: tuple[Mapping[str, Any], ...]
+    """Lines of the trace."""
+    requests: tuple[JudgeRequest, ...]
+    """What the judge read for it."""
+    reason: str
+    """What `errors` of the accuracy object says of it; empty: nothing."""
+    torn: str = ""
+    """Which file does not parse, and why."""
+
+    @property
+    def name(self) -> str:
+        """`split/id`."""
+        return f"{self.split}/{self.id}"
+
+
+@dataclass
+class Judged:
+    """All of the judging, as facts."""
+
+    spec: JudgeSpec
+    ledger: Sequence[JudgeRequest] = ()
+    accuracy: Mapping[str, Any] = field(default_factory=dict)
+    """`evaluation_summary.json`; empty: there is none."""
+    samples: list[JudgedFacts] = field(default_factory=list)
+    script_left: int = 0
+    """Scripted replies that nobody asked for."""
+    finished: bool = False
+    """The evaluation returned by itself."""
+
+
+class JudgeStage:
+    """The judge of one performance, and the evaluation that asks it."""
+
+    def __init__(
+        self, scenario: Scenario, spec: JudgeSpec, subjects: Sequence[Subject], out: Path, recorder: Recorder
+    ) -> None:
+        self.spec = spec
+        self._scenario = scenario
+        self._subjects = list(subjects)
+        self._out = out
+        self._recorder = recorder
+        known = [JudgedSample(s.split, s.id, s.instruction) for s in subjects]
+        self.server = make_judge(scenario, known, self._on_judge)
+        self._finished = False
+
+    async def evaluate(self) -> None:
+        """The client's part: judge what it has published. Runs as a task of the client."""
+        self._recorder.add("", "harness", "phase", {"name": "judging"})
+        evaluation = builtin.make_evaluation(self.spec, self._subjects, self._out, self.server.url)
+        await evaluation.run()
+        self._finished = True
+
+    @property
+    def worst_case_s(self) -> float:
+        """Loop time after which the evaluation must have returned."""
+        return builtin.worst_case_s(self.spec, len(self._subjects))
+
+    def fault_reports(self) -> list[FaultReport]:
+        """What the judge's faults did, by their position in the scenario."""
+        positions = judge_fault_positions(self._scenario)
+        return [
+            FaultReport(r.name, positions[r.index], None, r.state, self._recorder.relative(r.evidence))
+            for r in self.server.fault_reports()
+        ]
+
+    def facts(self) -> Judged:
+        """What is on the disk and in the ledger."""
+        folder = self._out / builtin.SCORE_FOLDER
+        accuracy, _ = _read(folder / SUMMARY)
+        accuracy = accuracy if isinstance(accuracy, dict) else {}
+        return Judged(
+            spec=self.spec,
+            ledger=self.server.ledger.entries,
+            accuracy=accuracy,
+            samples=[self._sample(folder, s.split, s.id, accuracy) for s in self._subjects],
+            script_left=self.server.script.left,
+            finished=self._finished,
+        )
+
+    def _sample(self, folder: Path, split: str, sample_id: str, accuracy: Mapping[str, Any]) -> JudgedFacts:
+        score, torn_score = _read(folder / split / f"{sample_id}.json")
+        trace, torn_trace = _read_lines(folder / split / f"{sample_id}.judge.jsonl")
+        told = f"{split}/{sample_id}.json: "
+        errors = accuracy.get("errors")
+        mine = (
+            [e for e in errors if isinstance(e, str) and e.startswith(told)]
+            if isinstance(errors, list)
+            else []
+        )
+        return JudgedFacts(
+            split=split,
+            id=sample_id,
+            score=score if isinstance(score, dict) else None,
+            trace=tuple(trace),
+            requests=tuple(self.server.ledger.of((split, sample_id))),
+            reason="; ".join(e.removeprefix(told) for e in mine),
+            torn="; ".join(t for t in (torn_score, torn_trace) if t),
+        )
+
+    def _on_judge(self, event: Event, data: Mapping[str, Any]) -> None:
+        if event == "fault":
+            told = {key: value for key, value in data.items() if key != "name"}
+            self._recorder.add("judge", "fault", str(data["name"]), self._recorder.relative(told))
+        else:
+            self._recorder.add("judge", "server", f"judge {event}", data)
+
+
+def _read(path: Path) -> tuple[Any, str]:
+    if not path.exists():
+        return None, ""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")), ""
+    except (ValueError, OSError) as error:
+        return None, f"{path.name}: {error}"
+
+
+def _read_lines(path: Path) -> tuple[list[Mapping[str, Any]], str]:
+    """JSON lines; only a line feed ends one."""
+    if not path.exists():
+        return [], ""
+    lines: list[Mapping[str, Any]] = []
+    try:
+        for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+            if text.strip():
+                line = json.loads(text)
+                if not isinstance(line, dict):
+                    return lines, f"{path.name}: line {number} is no object"
+                lines.append(line)
+    except (ValueError, OSError) as error:
+        return lines, f"{path.name}: {error}"
+    return lines, ""

@@ -1,0 +1,49 @@
+"""The judge of this project, in this process, on a loopback port of its own for each scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mockserver.judge import Event, JudgedSample, JudgeServer
+from scenarios.faults import FaultBase, Layer
+from scenarios.judging import JudgeSpec
+from scenarios.model import Scenario
+
+
+def judge_faults(scenario: Scenario) -> list[FaultBase]:
+    """The faults that the judge plays."""
+    return [fault for fault in scenario.faults if fault.layer is Layer.JUDGE]
+
+
+def judge_fault_positions(scenario: Scenario) -> list[int]:
+    """Where each of them stands in the scenario's list."""
+    return [index for index, fault in enumerate(scenario.faults) if fault.layer is Layer.JUDGE]
+
+
+def make_judge(
+    scenario: Scenario,
+    samples: Sequence[JudgedSample],
+    sink: Callable[[Event, Mapping[str, Any]], None] | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> JudgeServer:
+    """A judge scripted as the scenario says, not yet started; without a `judge` section its verdicts are plausible.
+
+    Args:
+        samples: what may be judged.
+        sink: hears of each request and each change of a fault.
+    """
+    spec = scenario.judge or JudgeSpec()
+    return JudgeServer(
+        replies=spec.replies,
+        fall_back=not spec.is_scripted,
+        faults=judge_faults(scenario),
+        samples=samples,
+        model=spec.model,
+        answers_after_s=spec.answers_after_ms / 1000,
+        host=host,
+        port=port,
+        sink=sink,
+    )
