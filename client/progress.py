@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from client.run_result import RunResult, SampleRecord
+from client.metrics import nearest_rank
+from client.run_result import RunResult
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _LONGEST_REASON = 160
+
+
+SPENT_NOTHING = ("skipped_finished", "judged_before", "skipped")
+"""Outcomes of samples that took no time and tell nothing about how long others will take."""
+
+
+class Ended(Protocol):
+    """What became of a sample, run or judged."""
+
+    @property
+    def split(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def latency_s(self) -> float | None: ...
+    @property
+    def retry_count(self) -> int: ...
 
 
 def _loop_time_s() -> float:
@@ -38,10 +60,10 @@ class Estimate:
         if self._begin_s is None:
             self._begin_s = self.now_s()
 
-    def ended(self, record: SampleRecord) -> None:
+    def ended(self, record: Ended) -> None:
         """Count a sample; one that was finished before took no time and tells nothing."""
         self._ended += 1
-        self._ran += record.outcome != "skipped_finished"
+        self._ran += record.outcome not in SPENT_NOTHING
 
     @property
     def done(self) -> int:
@@ -83,7 +105,7 @@ class PlainProgress:
         self._estimate.begin()
         self._write(f"[{index + 1}/{self._estimate.total}] {split}/{sample_id} started")
 
-    def ended(self, index: int, record: SampleRecord) -> None:
+    def ended(self, index: int, record: Ended) -> None:
         self._estimate.ended(record)
         self._write(
             f"[{index + 1}/{self._estimate.total}] {ending(record)} "
@@ -94,14 +116,14 @@ class PlainProgress:
 class TerminalProgress:
     """A bar with the samples in work; failures and retries stay above it."""
 
-    def __init__(self, total: int, console: Console) -> None:
+    def __init__(self, total: int, console: Console, what: str = "sample") -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._estimate = Estimate(total)
         self._console = console
         self._working: dict[int, str] = {}
         self._bar = Progress(
-            TextColumn("sample"),
+            TextColumn(what),
             MofNCompleteColumn(),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
@@ -126,7 +148,7 @@ class TerminalProgress:
         self._working[index] = f"{split}/{sample_id}"
         self._show()
 
-    def ended(self, index: int, record: SampleRecord) -> None:
+    def ended(self, index: int, record: Ended) -> None:
         self._working.pop(index, None)
         self._estimate.ended(record)
         if record.outcome in ("failed", "cancelled") or record.retry_count:
@@ -140,7 +162,7 @@ class TerminalProgress:
         )
 
 
-def ending(record: SampleRecord) -> str:
+def ending(record: Ended) -> str:
     """One line on how a sample ended."""
     line = f"{record.split}/{record.id} {record.outcome.replace('_', ' ')}"
     if record.latency_s is not None:
@@ -181,21 +203,8 @@ def summary_rows(result: RunResult, refused: int = 0) -> list[tuple[str, str]]:
     rows.append(("retried samples", f"{result.duplex_retried_samples} ({result.duplex_retry_count} retries)"))
     if latencies:
         rows.append(("latency mean", f"{sum(latencies) / len(latencies):.1f} s"))
-        rows.append(("latency median, longest", f"{_rank(latencies, 0.5):.1f} s, {latencies[-1]:.1f} s"))
+        rows.append(
+            ("latency median, longest", f"{nearest_rank(latencies, 0.5):.1f} s, {latencies[-1]:.1f} s")
+        )
     rows += [("duration", minutes(result.duration_s)), ("answers in", result.response_root)]
     return rows
-
-
-def _rank(ordered: Sequence[float], share: float) -> float:
-    """Nearest-rank percentile (evaluation.md 20)."""
-    return ordered[max(0, -(-len(ordered) * int(share * 100) // 100) - 1)]
-
-
-def table_of(result: RunResult, refused: int = 0) -> Any:
-    """The closing table for a terminal."""
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in summary_rows(result, refused):
-        table.add_row(name, value)
-    return table

@@ -97,3 +97,39 @@ def locked(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def new_run_folder(root: Path) -> Path:
+    """Make `run-<number>` below a response root: one an invocation, never reused, so stale answers are never judged.
+
+    Raises RunError: the root cannot be used.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        numbers = [int(path.name[4:]) for path in run_folders(root)]
+        folder = root / f"run-{max(numbers, default=0) + 1:04d}"
+        folder.mkdir()
+    except OSError as error:
+        raise RunError(f"{root}: cannot be used as response root ({error.strerror or error})") from error
+    return folder
+
+
+def run_folders(root: Path) -> list[Path]:
+    """The run folders below a response root, oldest first. Raises OSError."""
+    found = [path for path in root.glob("run-*") if path.name[4:].isdecimal() and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name[4:]))
+
+
+def resumed_folder(root: Path, name: str) -> Path:
+    """The run folder to go on with: by its name, or the latest for `last`.
+
+    Raises RunError: there is none of that name.
+    """
+    folders = run_folders(root) if root.is_dir() else []
+    if name == "last" and folders:
+        return folders[-1]
+    for folder in folders:
+        if folder.name == Path(name).name:
+            return folder
+    seen = ", ".join(folder.name for folder in folders) or "none"
+    raise RunError(f"{root}: no run {name!r} to resume; found: {seen}; allowed: last, or one of these")

@@ -1,0 +1,345 @@
+"""What the commands of `duplex-eval` share: exit codes, options, reading them, and how mistakes are told."""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from client.clips import FrameStore
+    from client.dataset import Dataset, Sample
+    from client.deadlines import Deadlines
+    from client.judge.settings import JudgeSettings
+    from client.media import Prepared
+    from client.progress import PlainProgress, TerminalProgress
+    from client.settings import SessionSettings
+
+OK, FAILED, BAD_INPUT, SERVER_AWAY, INTERRUPTED = 0, 1, 2, 4, 130
+LEGACY_REQUEST_S = 6 * 3600.0
+"""What a request timeout of 0 or less stands for (evaluation.md 15)."""
+
+
+class Family(enum.StrEnum):
+    """Families of samples."""
+
+    ALL = "all"
+    RTD = "rtd"
+    PR = "pr"
+
+
+class Pace(enum.StrEnum):
+    """How fast a clip is sent."""
+
+    REALTIME = "realtime"
+    FAST = "as-fast-as-possible"
+
+
+class Mix(enum.StrEnum):
+    """What audio is sent."""
+
+    QUESTION = "question"
+
+
+class Clock(enum.StrEnum):
+    """What the times of an answer are measured on."""
+
+    MEDIA = "media"
+
+
+class VideoMode(enum.StrEnum):
+    """How the content judgement sees a clip first."""
+
+    VIDEO_URL = "video_url"
+    FRAMES = "frame-sample"
+
+
+class Overflow(enum.StrEnum):
+    """What to do when the judge says that the content frames are too many."""
+
+    ERROR = "error"
+    REDUCE = "reduce"
+
+
+class Guard(enum.StrEnum):
+    """What a run is gated on beside floors."""
+
+    BASIC = "basic"
+    STRICT = "strict"
+    OFF = "off"
+
+
+DatasetOption = Annotated[
+    str,
+    typer.Option(
+        "--dataset", help="Folder in hub layout, .parquet file, or .json/.jsonl manifest.", show_default=False
+    ),
+]
+SplitOption = Annotated[str, typer.Option("--split", help="One split.")]
+FamilyOption = Annotated[Family, typer.Option("--family", help="One family.")]
+IdsOption = Annotated[
+    list[str] | None, typer.Option("--ids", help="Only these (ID or SPLIT/ID; repeat, or commas).")
+]
+ExcludeOption = Annotated[list[str] | None, typer.Option("--exclude-ids", help="Not these (ID or SPLIT/ID).")]
+LimitOption = Annotated[int | None, typer.Option("--limit", help="At most this many samples.", min=1)]
+MediaRootOption = Annotated[Path | None, typer.Option("--media-root", help="Folder of relative media paths.")]
+UrlOption = Annotated[
+    str, typer.Option("--url", help="Server, as ws://HOST:PORT/v1/realtime (or http, https, wss).")
+]
+ModelOption = Annotated[str, typer.Option("--model", help="Model name the server knows.")]
+RefAudioOption = Annotated[Path, typer.Option("--ref-audio", help="WAV file with the voice to speak with.")]
+ResponseRootOption = Annotated[
+    Path, typer.Option("--response-root", help="Folder for the answers; finished ones are kept.")
+]
+FpsOption = Annotated[float, typer.Option("--fps", help="Frames a second sent.")]
+PaceOption = Annotated[
+    Pace, typer.Option("--pace", help="Sending pace; answers of the fast one have no times.")
+]
+ConcurrencyOption = Annotated[int, typer.Option("--concurrency", help="Sessions at a time.", min=1)]
+TimeoutOption = Annotated[
+    float, typer.Option("--request-timeout-s", help="Seconds for one attempt; 0 or less: 6 h.")
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--api-key-env", help="Environment variable that holds the API key.", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+JudgeUrlOption = Annotated[
+    str, typer.Option("--judge-base-url", help="Judge, as http://HOST:PORT (or with /v1, or the full path).")
+]
+JudgeModelOption = Annotated[str, typer.Option("--judge-model", help="Model name the judge knows.")]
+JudgeKeyOption = Annotated[
+    str, typer.Option("--judge-api-key", help="Key of the judge; better in a variable.", show_default=False)
+]
+JudgeKeyEnvOption = Annotated[
+    str | None,
+    typer.Option("--judge-api-key-env", help="Environment variable with that key.", show_default=False),
+]
+JudgeTimeoutOption = Annotated[float, typer.Option("--judge-timeout-s", help="Seconds for one request.")]
+VideoModeOption = Annotated[
+    VideoMode, typer.Option("--judge-video-mode", help="What content is judged by; frames are the fallback.")
+]
+JudgeFpsOption = Annotated[float, typer.Option("--judge-fps", help="Frames a second of a window.")]
+ModalitiesOption = Annotated[
+    str | None,
+    typer.Option("--judge-modalities", help="Sent with each request (commas).", show_default=False),
+]
+FrameLimitOption = Annotated[
+    int, typer.Option("--content-frame-limit", help="Most frames of a whole clip.", min=1)
+]
+OverflowOption = Annotated[
+    Overflow, typer.Option("--judge-frame-overflow", help="When the judge says they are too many.")
+]
+WindowOption = Annotated[float, typer.Option("--window-size", help="Seconds in which a reminder counts.")]
+InvalidClockOption = Annotated[
+    bool, typer.Option("--allow-invalid-clock", help="Judge answers that were not paced.")
+]
+WorkersOption = Annotated[int, typer.Option("--eval-workers", help="Samples judged at a time.", min=1)]
+LateOption = Annotated[
+    bool,
+    typer.Option(
+        "--judge-late/--no-judge-late",
+        help="Judge samples with late sentences once more with them, for the comparison.",
+    ),
+]
+FloorsOption = Annotated[
+    list[str] | None,
+    typer.Option("--floors", help="reference, or NAME=NUMBER such as rtd.mean_content_score=1.8 (commas)."),
+]
+
+
+def load_samples(
+    source: str,
+    *,
+    split: str,
+    family: Family,
+    ids: list[str] | None,
+    exclude_ids: list[str] | None,
+    limit: int | None,
+    media_root: Path | None,
+    require_media: bool = True,
+) -> Dataset:
+    """The selected samples; what was refused is told at once. Raises DatasetError: nothing is left."""
+    from client.dataset import DatasetError, load_dataset
+
+    chosen = load_dataset(
+        source,
+        split=split,
+        family=family.value,
+        ids=listed(ids) or None,
+        exclude_ids=listed(exclude_ids),
+        limit=limit,
+        media_root=media_root,
+        require_media=require_media,
+    )
+    for note in chosen.notes:
+        complain(f"note: {note}")
+    for refused in chosen.refused:
+        complain(f"refused: {refused.where} (id {refused.id}): {refused.reason}")
+    if not chosen.samples:
+        raise DatasetError(
+            f"{chosen.source}: nothing to run: {chosen.rows} rows, {len(chosen.refused)} refused, "
+            "none left by the filters"
+        )
+    return chosen
+
+
+def session_settings(
+    *,
+    url: str,
+    model: str,
+    ref_audio: Path,
+    request_timeout_s: float,
+    pace: Pace,
+    fps: float,
+    api_key_env: str | None,
+    mix: Mix = Mix.QUESTION,
+    clock: Clock = Clock.MEDIA,
+) -> SessionSettings:
+    """Settings of the sessions. Raises MediaError: the voice. Ends the command on an option out of range."""
+    from client.media import load_reference_voice
+    from client.settings import SessionSettings
+
+    return SessionSettings(
+        url=url,
+        model=model,
+        ref_audio=load_reference_voice(ref_audio),
+        deadlines=_deadlines(request_timeout_s),
+        pace=pace.value,
+        fps=_fps(fps),
+        mix=mix.value,
+        clock=clock.value,
+        headers=_headers(api_key_env),
+    )
+
+
+def judge_settings(
+    *,
+    base_url: str,
+    model: str,
+    api_key: str,
+    api_key_env: str | None,
+    timeout_s: float,
+    video_mode: VideoMode,
+    fps: float,
+    modalities: str | None,
+    content_frame_limit: int,
+    frame_overflow: Overflow,
+    window_size_s: float,
+) -> JudgeSettings:
+    """Settings of the judge, checked. Ends the command on one out of range."""
+    from client.judge.settings import JudgeSettings
+
+    settings = JudgeSettings(
+        base_url=base_url,
+        model=model,
+        api_key=_key(api_key_env, "--judge-api-key-env") if api_key_env is not None else api_key,
+        timeout_s=timeout_s,
+        video_mode="video_url" if video_mode is VideoMode.VIDEO_URL else "frame-sample",
+        fps=fps,
+        modalities=tuple(listed([modalities])) if modalities else None,
+        content_frame_limit=content_frame_limit,
+        frame_overflow="reduce" if frame_overflow is Overflow.REDUCE else "error",
+        window_size_s=window_size_s,
+    )
+    try:
+        settings.check()
+    except ValueError as error:
+        refuse(str(error))
+    return settings
+
+
+class PlannedSample:
+    """A sample of the dataset, prepared when its turn comes; its frames are left for the judge."""
+
+    def __init__(self, sample: Sample, fps: float, store: FrameStore | None = None) -> None:
+        self.split, self.id = sample.split, sample.id
+        self._sample, self._fps, self._store = sample, fps, store
+
+    def __call__(self) -> Prepared:
+        prepared = self._sample.prepare(fps=self._fps)
+        if self._store is not None:
+            self._store.put((self.split, self.id), ((frame.t_s, frame.jpeg) for frame in prepared.frames))
+        return prepared
+
+
+def progress_of(total: int, as_json: bool, what: str = "sample") -> PlainProgress | TerminalProgress:
+    """A bar on a terminal, else a line a sample; on stderr."""
+    from client.progress import PlainProgress, TerminalProgress
+
+    if as_json or not sys.stderr.isatty():
+        return PlainProgress(total, complain)
+    from rich.console import Console
+
+    return TerminalProgress(total, Console(stderr=True), what)
+
+
+def print_rows(rows: Sequence[tuple[str, str]]) -> None:
+    """A table of names and values on a terminal, else lines."""
+    if not sys.stdout.isatty():
+        for name, value in rows:
+            typer.echo(f"{name}: {value}")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    Console().print(table)
+
+
+def print_json(content: object) -> None:
+    """Indented JSON on stdout."""
+    import orjson
+
+    typer.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
+
+
+def listed(values: list[str] | None) -> list[str]:
+    """The parts of repeated options, each of which may hold several, separated by commas."""
+    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
+
+
+def complain(line: str) -> None:
+    """Tell on stderr."""
+    typer.echo(line, err=True)
+
+
+def refuse(message: str) -> NoReturn:
+    """End the command on bad input."""
+    complain(f"error: {message}")
+    raise typer.Exit(BAD_INPUT)
+
+
+def _deadlines(request_timeout_s: float) -> Deadlines:
+    from client.deadlines import Deadlines
+
+    if not math.isfinite(request_timeout_s):
+        refuse(f"--request-timeout-s: found {request_timeout_s}; allowed: seconds (0 or less: 6 h)")
+    return Deadlines(request_s=request_timeout_s if request_timeout_s > 0 else LEGACY_REQUEST_S)
+
+
+def _fps(fps: float) -> float:
+    if not (math.isfinite(fps) and fps > 0):
+        refuse(f"--fps: found {fps}; allowed: frames a second above 0")
+    return fps
+
+
+def _headers(api_key_env: str | None) -> dict[str, str]:
+    """The key goes into the upgrade request and nowhere else."""
+    return {} if api_key_env is None else {"Authorization": f"Bearer {_key(api_key_env, '--api-key-env')}"}
+
+
+def _key(variable: str, option: str) -> str:
+    key = os.environ.get(variable, "").strip()
+    if not key or not key.isprintable() or not key.isascii():
+        refuse(f"{option}: {variable} is unset, empty or no plain text; allowed: a variable with the key")
+    return key

@@ -1,0 +1,376 @@
+"""`duplex-eval run`: generate, evaluate and summarize in one folder, gated; and `compare` for two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from client.cli_judge import accuracy_rows, judge_all, verdict_rows
+from client.cli_options import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    OK,
+    SERVER_AWAY,
+    ConcurrencyOption,
+    DatasetOption,
+    ExcludeOption,
+    Family,
+    FamilyOption,
+    FloorsOption,
+    FpsOption,
+    FrameLimitOption,
+    Guard,
+    IdsOption,
+    InvalidClockOption,
+    JsonOption,
+    JudgeFpsOption,
+    JudgeKeyEnvOption,
+    JudgeKeyOption,
+    JudgeModelOption,
+    JudgeTimeoutOption,
+    JudgeUrlOption,
+    KeyOption,
+    LateOption,
+    LimitOption,
+    MediaRootOption,
+    ModalitiesOption,
+    ModelOption,
+    Overflow,
+    OverflowOption,
+    Pace,
+    PaceOption,
+    PlannedSample,
+    RefAudioOption,
+    SplitOption,
+    TimeoutOption,
+    UrlOption,
+    VideoMode,
+    VideoModeOption,
+    WindowOption,
+    WorkersOption,
+    complain,
+    judge_settings,
+    listed,
+    load_samples,
+    print_json,
+    print_rows,
+    progress_of,
+    refuse,
+    session_settings,
+)
+
+if TYPE_CHECKING:
+    from client.dataset import Dataset
+    from client.judge.evaluation import EvaluationResult
+    from client.judge.settings import JudgeSettings
+    from client.run_result import RunResult
+    from client.settings import SessionSettings
+    from client.summary import Verdict
+
+
+def run(
+    dataset: DatasetOption,
+    url: UrlOption,
+    model: ModelOption,
+    ref_audio: RefAudioOption,
+    response_root: Annotated[Path, typer.Option(help="Folder in which this run makes its own, run-NUMBER.")],
+    judge_model: JudgeModelOption,
+    judge_base_url: JudgeUrlOption = "http://127.0.0.1:8001/v1",
+    judge_api_key: JudgeKeyOption = "EMPTY",
+    judge_api_key_env: JudgeKeyEnvOption = None,
+    judge_timeout_s: JudgeTimeoutOption = 600.0,
+    judge_video_mode: VideoModeOption = VideoMode.VIDEO_URL,
+    judge_fps: JudgeFpsOption = 2.0,
+    judge_modalities: ModalitiesOption = None,
+    content_frame_limit: FrameLimitOption = 16,
+    judge_frame_overflow: OverflowOption = Overflow.ERROR,
+    window_size: WindowOption = 10.0,
+    allow_invalid_clock: InvalidClockOption = False,
+    eval_workers: WorkersOption = 1,
+    judge_late: LateOption = True,
+    split: SplitOption = "all",
+    family: FamilyOption = Family.ALL,
+    ids: IdsOption = None,
+    exclude_ids: ExcludeOption = None,
+    limit: LimitOption = None,
+    media_root: MediaRootOption = None,
+    fps: FpsOption = 1.0,
+    pace: PaceOption = Pace.REALTIME,
+    concurrency: ConcurrencyOption = 1,
+    readiness: Annotated[
+        bool, typer.Option(help="Spend one session first to see that the server is ready.")
+    ] = False,
+    num_warmups: Annotated[int, typer.Option(help="Sessions before the timed window.", min=0)] = 0,
+    request_timeout_s: TimeoutOption = 900.0,
+    api_key_env: KeyOption = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(help="Go on with an earlier run: its folder's name, or last.", show_default=False),
+    ] = None,
+    guard: Annotated[Guard, typer.Option(help="What all samples are gated on.")] = Guard.BASIC,
+    floors: FloorsOption = None,
+    max_retries: Annotated[
+        int | None, typer.Option(help="Most retries before the run fails.", min=0, show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the samples, judge the answers, and gate the outcome."""
+    from client.dataset import DatasetError
+    from client.judge.evaluation import EvaluationError
+    from client.media import MediaError
+    from client.response_root import RunError
+    from client.summary import ScoreError, read_floors
+
+    try:
+        wanted = read_floors(floors or [])
+        judge = judge_settings(
+            base_url=judge_base_url,
+            model=judge_model,
+            api_key=judge_api_key,
+            api_key_env=judge_api_key_env,
+            timeout_s=judge_timeout_s,
+            video_mode=judge_video_mode,
+            fps=judge_fps,
+            modalities=judge_modalities,
+            content_frame_limit=content_frame_limit,
+            frame_overflow=judge_frame_overflow,
+            window_size_s=window_size,
+        )
+        if pace is Pace.FAST and not allow_invalid_clock:
+            refuse(
+                "--pace as-fast-as-possible: answers have no usable times and would not be judged; "
+                "allowed: realtime, or --allow-invalid-clock too"
+            )
+        session = session_settings(
+            url=url,
+            model=model,
+            ref_audio=ref_audio,
+            request_timeout_s=request_timeout_s,
+            pace=pace,
+            fps=fps,
+            api_key_env=api_key_env,
+        )
+        chosen = load_samples(
+            dataset,
+            split=split,
+            family=family,
+            ids=ids,
+            exclude_ids=exclude_ids,
+            limit=limit,
+            media_root=media_root,
+        )
+        whole = WholeRun(chosen, session, judge, wanted, as_json)
+        whole.concurrency, whole.readiness, whole.warmups = concurrency, readiness, num_warmups
+        whole.workers, whole.judge_late, whole.invalid_clock = eval_workers, judge_late, allow_invalid_clock
+        whole.guard, whole.max_retries, whole.excluded = guard, max_retries, listed(exclude_ids)
+        raise typer.Exit(whole.run(response_root, resume))
+    except (DatasetError, MediaError, RunError, ScoreError, EvaluationError) as error:
+        refuse(str(error))
+    except KeyboardInterrupt:
+        complain("interrupted before a sample was run")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+class WholeRun:
+    """One invocation of `run`: sessions, then judging, then the verdicts."""
+
+    concurrency = 1
+    readiness = False
+    warmups = 0
+    workers = 1
+    judge_late = True
+    invalid_clock = False
+    guard = Guard.BASIC
+    max_retries: int | None = None
+    excluded: Sequence[str] = ()
+
+    def __init__(
+        self,
+        chosen: Dataset,
+        session: SessionSettings,
+        judge: JudgeSettings,
+        floors: Mapping[str, float],
+        as_json: bool,
+    ) -> None:
+        self.chosen, self.session, self.judge, self.floors, self.as_json = (
+            chosen,
+            session,
+            judge,
+            floors,
+            as_json,
+        )
+
+    def run(self, root: Path, resume: str | None) -> int:
+        """Returns: the exit code. Raises RunError, EvaluationError: nothing was spent."""
+        from client.clips import FrameStore
+        from client.response_root import locked, new_run_folder, resumed_folder
+
+        with locked(root):
+            folder = resumed_folder(root, resume) if resume is not None else new_run_folder(root)
+            complain(f"run folder: {folder} (after an interruption: --resume {folder.name})")
+            store = FrameStore()
+            result, interrupted = self.generate(folder, store)
+            judged: EvaluationResult | None = None
+            if not interrupted and not result.stopped:
+                judged, interrupted = self.evaluate(folder, store)
+            return self.tell(folder, result, judged, interrupted)
+
+    def generate(self, folder: Path, store: Any) -> tuple[RunResult, bool]:
+        """Run the sessions. Returns the result and whether it was interrupted."""
+        import asyncio
+
+        from client.run import Run, RunSettings
+
+        settings = RunSettings(
+            self.session,
+            folder,
+            self.concurrency,
+            readiness=self.readiness,
+            warmups=self.warmups,
+            stop_when_away=True,
+        )
+        samples = [PlannedSample(sample, self.session.fps, store) for sample in self.chosen.samples]
+        with progress_of(len(samples), self.as_json) as progress:
+            run = Run(samples, settings, progress=progress)
+            try:
+                asyncio.run(run.run())
+            except KeyboardInterrupt:
+                return run.result, True
+        return run.result, False
+
+    def evaluate(self, folder: Path, store: Any) -> tuple[EvaluationResult, bool]:
+        """Judge what was published, after the timed window."""
+        from client.compare import EVALUATION
+        from client.judge.evaluation import EvaluationSettings
+
+        settings = EvaluationSettings(
+            self.judge,
+            folder,
+            folder / EVALUATION,
+            workers=self.workers,
+            allow_invalid_clock=self.invalid_clock,
+            count_late=self.judge_late,
+        )
+        return judge_all(self.chosen, settings, store, self.as_json)
+
+    def tell(
+        self, folder: Path, result: RunResult, judged: EvaluationResult | None, interrupted: bool
+    ) -> int:
+        """Write the whole result, print it, and say how it ended."""
+        if judged is not None:
+            result.accuracy = judged.accuracy()
+            result.artifact_errors += judged.artifact_errors
+        verdicts = self.verdicts(result)
+        result.verdicts = [verdict.to_json() for verdict in verdicts]
+        try:
+            result.write(folder)
+        except OSError as error:
+            result.artifact_errors.append(f"run_result.json: {error}")
+        if self.as_json:
+            print_json({**result.to_json(), "refused": refused_rows(self.chosen)})
+        else:
+            print_run(result, judged, verdicts, len(self.chosen.refused))
+        if interrupted:
+            complain(f"interrupted; --resume {folder.name} goes on where this one ended")
+            return INTERRUPTED
+        for stopped, code in (
+            (result.stopped, SERVER_AWAY),
+            (judged.stopped if judged else "", SERVER_AWAY if judged and judged.away else BAD_INPUT),
+        ):
+            if stopped:
+                complain(f"error: {stopped}")
+                return code
+        return OK if all(verdict.passed for verdict in verdicts) else FAILED
+
+    def verdicts(self, result: RunResult) -> list[Verdict]:
+        """Guard, floors and the maximum of retries. A refused row is a sample that was asked for and not run."""
+        from client.summary import floor_verdicts, guard_verdict, retries_verdict, strict_verdicts
+
+        verdicts: list[Verdict] = []
+        if self.guard is not Guard.OFF:
+            verdicts.append(guard_verdict(result.completed, result.requested + len(self.chosen.refused)))
+        if self.guard is Guard.STRICT:
+            metadata = [record.metadata for record in result.samples if record.metadata is not None]
+            verdicts += strict_verdicts(
+                selected=[f"{record.split}/{record.id}" for record in result.samples],
+                excluded=self.excluded,
+                finished=result.published + result.skipped_finished,
+                artifact_errors=len(result.artifact_errors),
+                clocks=[str(told.get("clock")) for told in metadata],
+                accuracy=result.accuracy,
+            )
+        if self.max_retries is not None:
+            verdicts.append(retries_verdict(result.duplex_retry_count, self.max_retries))
+        return verdicts + floor_verdicts(result.accuracy or {}, self.floors)
+
+
+def print_run(
+    result: RunResult, judged: EvaluationResult | None, verdicts: Sequence[Verdict], refused: int
+) -> None:
+    """The closing table, under each failed sample's reason."""
+    from client.progress import ending, reason, summary_rows
+
+    for record in result.samples:
+        if record.outcome == "failed":
+            typer.echo(ending(record))
+    for scored in judged.records if judged is not None else ():
+        if scored.outcome == "failed":
+            typer.echo(f"{scored.split}/{scored.id} not scored: {reason(scored.error)}")
+    for error in result.artifact_errors:
+        typer.echo(f"not written: {error}")
+    rows = summary_rows(result, refused)
+    rows += latency_rows(result)
+    if result.accuracy is not None:
+        rows += accuracy_rows(result.accuracy)
+    rows += verdict_rows(verdicts)
+    rows.append(("drain padding", "on: silence is sent after the final commit until the replies have ended"))
+    print_rows(rows)
+
+
+def latency_rows(result: RunResult) -> list[tuple[str, str]]:
+    """Stream and response latencies, as far as they were measured."""
+    told = result.to_json()
+    rows = []
+    for name in ("duplex_stream_ttft_ms", "duplex_stream_ttfp_ms"):
+        figures = told[name]
+        if figures is not None:
+            text = f"mean {figures['mean']:.0f}, median {figures['p50']:.0f}, p99 {figures['p99']:.0f} ms"
+            rows.append((name.removesuffix("_ms").replace("_", " "), text))
+    return rows
+
+
+def refused_rows(chosen: Dataset) -> list[dict[str, Any]]:
+    """Rows of the dataset that could not be used, for JSON."""
+    return [{"split": r.split, "id": r.id, "where": r.where, "reason": r.reason} for r in chosen.refused]
+
+
+def tell_stage(step: str, fields: Mapping[str, Any]) -> None:
+    """An observer that prints each phase of each session."""
+    if step == "phase":
+        complain(f"{fields['split']}/{fields['id']} attempt {fields['attempt']}: {fields['name']}")
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    b: Annotated[Path, typer.Argument(help="Folder of another.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say by sample what differs between two runs: outcome, retries, sentences, scores."""
+    from client.compare import CompareError, compare_runs, lines_of
+
+    try:
+        found = compare_runs(a, b)
+    except CompareError as error:
+        refuse(str(error))
+    different = [difference for difference in found if difference.is_any]
+    if as_json:
+        print_json({"samples": len(found), "different": [difference.to_json() for difference in different]})
+        return
+    for difference in different:
+        for line in lines_of(difference):
+            typer.echo(line)
+    typer.echo(f"{len(different)} of {len(found)} samples differ")
