@@ -36,7 +36,7 @@ ONLY_IN: dict[tuple[str, str], tuple[str, ...]] = {
 
 SUPPORT = {
     "mockserver/faults": {"__init__", "actions", "judging", "mechanism"},
-    "conformance/seams": {"__init__", "base"},
+    "conformance/seams": {"__init__", "base", "writes"},
 }
 """Modules there that are no fault: what faults share."""
 

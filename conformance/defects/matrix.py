@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import orjson
 
-from conformance.defects.historical import DEFECTS
+from conformance.defects.all import ALL_DEFECTS, OWN_NAMES
 from conformance.defects.model import Defect, DefectResult
 from conformance.defects.runner import run_defects, run_reference
 from conformance.exits import Exit
@@ -23,11 +23,11 @@ def chosen_defects(names: Sequence[str]) -> list[Defect]:
 
     Raises ConfigurationError: an unknown name; the message lists the known ones.
     """
-    known = {defect.name: defect for defect in DEFECTS}
+    known = {defect.name: defect for defect in ALL_DEFECTS}
     for name in names:
         if name not in known:
             raise ConfigurationError(f"no defect {name!r}; known: {', '.join(sorted(known))}")
-    return [known[name] for name in names] if names else list(DEFECTS)
+    return [known[name] for name in names] if names else list(ALL_DEFECTS)
 
 
 def show_matrix(
@@ -67,12 +67,11 @@ def show_matrix(
 
 
 def _lines(result: DefectResult) -> list[str]:
+    name = f"{result.name} (own)" if result.name in OWN_NAMES else result.name
     if not result.caught:
-        return [f"{result.name:<36} NOT CAUGHT  {result.missed_reason}"]
+        return [f"{name:<36} NOT CAUGHT  {result.missed_reason}"]
     first, *more = result.catches
-    lines = [
-        f"{result.name:<36} caught by {first.scenario}: {first.finding} ({', '.join(first.requirements)})"
-    ]
+    lines = [f"{name:<36} caught by {first.scenario}: {first.finding} ({', '.join(first.requirements)})"]
     if more:
         lines.append(f"{'':<36} and {len(more)} more: {', '.join(c.scenario for c in more)}")
     return lines
