@@ -213,19 +213,28 @@ def serve(
     profile: Annotated[str, typer.Option(help="How the server behaves when no scenario is given.")] = "july",
     host: Annotated[str, typer.Option(help="Address to bind; loopback by default.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, printed.")] = 0,
+    judge_port: Annotated[
+        int, typer.Option("--judge-port", min=0, max=65535, help="Of the judge; 0: a free one, printed.")
+    ] = 0,
     journal: Annotated[
         Path | None, typer.Option(help="Write what the server sees and does as NDJSON.")
     ] = None,
     seed: Seed = 1,
 ) -> None:
-    """The mock server alone, on the real clock, for any client. Ctrl-C stops it."""
+    """The mock server and the judge alone, on the real clock, for any client. Ctrl-C stops them."""
     from conformance.options import ConfigurationError
     from conformance.serving import serve_until_stopped
     from scenarios import ScenarioError
 
     try:
         code = serve_until_stopped(
-            scenario, profile=profile, host=host, port=port, journal=journal, seed=seed
+            scenario,
+            profile=profile,
+            host=host,
+            port=port,
+            judge_port=judge_port,
+            journal=journal,
+            seed=seed,
         )
     except (ScenarioError, ConfigurationError) as error:
         raise _fail(str(error)) from None

@@ -12,7 +12,7 @@ from conformance.clients import judging as builtin
 from conformance.outcome import FaultReport
 from conformance.targets.judge import judge_fault_positions, make_judge
 from conformance.trace import Recorder
-from mockserver.judge import Event, JudgedSample
+from mockserver.judge import JudgedSample
 from scenarios.judging import JudgeSpec
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class JudgeStage:
             torn="; ".join(t for t in (torn_score, torn_trace) if t),
         )
 
-    def _on_judge(self, event: Event, data: Mapping[str, Any]) -> None:
+    def _on_judge(self, event: str, data: Mapping[str, Any]) -> None:
         if event == "fault":
             told = {key: value for key, value in data.items() if key != "name"}
             self._recorder.add("judge", "fault", str(data["name"]), self._recorder.relative(told))

@@ -53,7 +53,8 @@ class JudgeServer:
         host: address to listen on.
         port: 0 takes a free one.
         identify: (split, id) by the client's address; asked where the request carries no id of its own.
-        sink: called with each thing that happens: a request read, one answered, a fault that changed its state.
+        sink: called with each thing that happens: `asked` (a request was read), `answered`, `fault` (one changed its
+            state), and its data.
     Raises ValueError: a fault that the judge does not play.
     """
 
@@ -69,7 +70,7 @@ class JudgeServer:
         host: str = "127.0.0.1",
         port: int = 0,
         identify: Callable[[tuple[str, int]], tuple[str, str] | None] | None = None,
-        sink: Callable[[Event, Mapping[str, Any]], None] | None = None,
+        sink: Callable[[str, Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.ledger = Ledger(samples)
         self.model = model

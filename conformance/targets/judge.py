@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mockserver.judge import Event, JudgedSample, JudgeServer
+from mockserver.judge import JudgedSample, JudgeServer
 from scenarios.faults import FaultBase, Layer
 from scenarios.judging import JudgeSpec
 from scenarios.model import Scenario
 
 
-def judge_faults(scenario: Scenario) -> list[FaultBase]:
+def judge_faults(scenario: Scenario | None) -> list[FaultBase]:
     """The faults that the judge plays."""
-    return [fault for fault in scenario.faults if fault.layer is Layer.JUDGE]
+    faults = scenario.faults if scenario is not None else []
+    return [fault for fault in faults if fault.layer is Layer.JUDGE]
 
 
 def judge_fault_positions(scenario: Scenario) -> list[int]:
@@ -22,20 +23,20 @@ def judge_fault_positions(scenario: Scenario) -> list[int]:
 
 
 def make_judge(
-    scenario: Scenario,
+    scenario: Scenario | None,
     samples: Sequence[JudgedSample],
-    sink: Callable[[Event, Mapping[str, Any]], None] | None = None,
+    sink: Callable[[str, Mapping[str, Any]], None] | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
 ) -> JudgeServer:
-    """A judge scripted as the scenario says, not yet started; without a `judge` section its verdicts are plausible.
+    """A judge scripted as the scenario says, not yet started; without one its verdicts are plausible.
 
     Args:
         samples: what may be judged.
         sink: hears of each request and each change of a fault.
     """
-    spec = scenario.judge or JudgeSpec()
+    spec = (scenario.judge if scenario is not None else None) or JudgeSpec()
     return JudgeServer(
         replies=spec.replies,
         fall_back=not spec.is_scripted,

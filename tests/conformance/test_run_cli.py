@@ -194,12 +194,23 @@ def test_serve_tells_its_url_answers_and_stops_on_a_signal(tmp_path: Path) -> No
         assert match is not None
         with urllib.request.urlopen(f"http://{match[1]}/health", timeout=10) as answer:
             assert json.load(answer)["status"] == "healthy"
+        assert process.stdout is not None
+        judge = re.search(r"judging at (http://127\.0\.0\.1:\d+/v1) ", process.stdout.readline())
+        assert judge is not None
+        with urllib.request.urlopen(f"{judge[1]}/models", timeout=10) as answer:
+            assert json.load(answer)["data"][0]["id"] == "judge-model"
+        body = {"model": "judge-model", "messages": [{"role": "user", "content": "success_score?"}]}
+        request = urllib.request.Request(f"{judge[1]}/chat/completions", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert "success_score" in json.load(answer)["choices"][0]["message"]["content"]
     finally:
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=20)
 
     assert process.returncode == 0
-    assert "stopped after 0 connection(s)" in output
+    assert "stopped after 0 connection(s), 1 judge request(s)" in output
+    heard = [json.loads(line) for line in (tmp_path / "journal.ndjson").read_text().splitlines()]
+    assert [line["name"] for line in heard if line["kind"] == "judge"] == ["asked", "answered"]
 
 
 def test_serve_on_a_port_in_use_is_unavailable() -> None:
