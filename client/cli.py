@@ -6,12 +6,14 @@ interrupted. Progress goes to stderr, the closing table or `--json` to stdout.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from client import cli_judge, cli_run
 from client.cli_options import (
+    BAD_INPUT,
     FAILED,
     INTERRUPTED,
     OK,
@@ -46,6 +48,7 @@ from client.cli_options import (
     refuse,
     session_settings,
 )
+from client.library import UnsupportedLibrary
 
 if TYPE_CHECKING:
     from client.dataset import Dataset
@@ -187,7 +190,11 @@ app.command()(cli_run.compare)
 
 def main() -> None:
     """Entry point of `duplex-eval`."""
-    app()
+    try:
+        app()
+    except UnsupportedLibrary as error:
+        complain(f"error: {error}")
+        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,21 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
-from websockets.protocol import State
+from client.library import SUPPORTED, UnsupportedLibrary, check
+
+try:
+    from websockets.asyncio.client import ClientConnection, connect
+    from websockets.exceptions import ConnectionClosed
+    from websockets.protocol import State
+    from websockets.version import version as websockets_version
+except ImportError as error:
+    raise UnsupportedLibrary(f"websockets cannot be used: {error}; supported: {SUPPORTED}") from error
 
 from client.deadlines import DeadlineExceeded, Deadlines, bounded
 from client.evidence import SocketSample, look
 from client.wire import Event, encode
+
+check(websockets_version, ClientConnection, connect, ConnectionClosed)
 
 log = logging.getLogger("client.connection")
 
