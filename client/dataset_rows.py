@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from client.dataset_hub import bytes_of, hub_rows, import_datasets, is_hub_id
 from client.dataset_identity import ALIASES, RowError
 from client.dataset_parquet import GENERIC_SPLIT, ParquetFile, ParquetRow, find_shards, split_of_file
 from client.input_errors import DatasetError
@@ -17,7 +18,6 @@ from client.media import MediaSource, suffix_of
 
 FALLBACK_SUFFIX = {"video": ".mp4", "question_audio": ".wav"}
 _MEDIA_ALLOWED = "allowed: a path, bytes, or {bytes, path}"
-_HUB_ID_PARTS = 2
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,13 @@ def rows_of(
     if path.is_dir():
         return str(path), _parquet_rows(find_shards(path), media_root or path, require_media)
     if not path.exists():
-        raise DatasetError(_not_there(str(source)))
+        if is_hub_id(str(source)):
+            import_datasets(str(source))
+            return str(source), _hub_rows(str(source))
+        raise DatasetError(
+            f"{source}: no such file or folder; allowed: a folder, a .parquet file, a .json or .jsonl manifest, "
+            "or an id of the Hugging Face hub"
+        )
     match path.suffix.lower():
         case ".parquet":
             return str(path), _parquet_rows(
@@ -64,18 +70,21 @@ def rows_of(
     )
 
 
-def _not_there(source: str) -> str:
-    allowed = "allowed: a folder, a .parquet file, a .json or .jsonl manifest"
-    if (
-        source.count("/") == _HUB_ID_PARTS - 1
-        and not source.startswith((".", "/", "~"))
-        and "." not in source
-    ):
-        return (
-            f"{source}: no such file or folder; {allowed}. If this is an id of the Hugging Face hub, fetch "
-            f"it first: hf download --repo-type dataset {source} --local-dir FOLDER, then give FOLDER"
-        )
-    return f"{source}: no such file or folder; {allowed}"
+def _hub_rows(source: str) -> Iterator[Row]:
+    for split, index, values, readers in hub_rows(source):
+        where = f"{source} split {split} row {index}"
+        yield Row(values, where, split, _hub_media(readers, where))
+
+
+def _hub_media(readers: Mapping[str, Callable[[], Any]], where: str) -> Callable[[str], MediaSource | None]:
+    def media(name: str) -> MediaSource | None:
+        for column in ALIASES[name]:
+            if column in readers:
+                label = f"{where} {column}"
+                return MediaSource(label, bytes_of(readers[column], label), FALLBACK_SUFFIX[name])
+        return None
+
+    return media
 
 
 def _lone_split(path: Path) -> str:

@@ -250,7 +250,8 @@ class Evaluation:
         """End an evaluation whose judge never worked: the same failure once a sample would tell nothing more."""
         if is_unusable(error) and not http.answered and not self.result.stopped:
             self.result.away = isinstance(error, JudgeAwayError)
-            self.result.stopped = f"the judge at {http.url} cannot be used: {http.masked(str(error))}"
+            told = http.masked(str(error))
+            self.result.stopped = told if self.result.away else f"{http.url} is no judge we can use: {told}"
 
     def _end(self, index: int, record: JudgedRecord) -> None:
         self._records[index] = record
@@ -262,7 +263,7 @@ class Evaluation:
         reason = f"not judged: {self.result.stopped or 'the evaluation was cancelled'}"
         for index, subject in enumerate(self.subjects):
             if self._records[index] is None:
-                self._end(index, JudgedRecord(subject.split, subject.id, "failed", reason))
+                self._records[index] = JudgedRecord(subject.split, subject.id, "failed", reason)
         self.result.records = [record for record in self._records if record is not None]
         path = self.settings.score_root / SUMMARY
         try:

@@ -99,8 +99,9 @@ class JudgeHttp:
         except DeadlineExceeded as late:
             raise JudgeTimeout(f"no answer from the judge within {late.seconds:.0f} s") from late
         except (aiohttp.ClientError, OSError) as error:
-            reason = self.masked(str(error) or type(error).__name__)
-            raise JudgeAwayError(f"judge at {self.url}: {reason}") from None
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            reason = self.masked(str(cause) or type(cause).__name__)
+            raise JudgeAwayError(f"no answer from {self.url} ({reason})") from None
 
     async def _post(self, body: bytes, request_id: str) -> HttpAnswer:
         assert self._session is not None, "used as a context manager"

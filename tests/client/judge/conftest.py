@@ -54,6 +54,7 @@ class ScriptedJudge:
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
         self.url = ""
+        self.released = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ScriptedJudge]:
@@ -67,6 +68,8 @@ class ScriptedJudge:
         try:
             yield self
         finally:
+            self.released.set()
+            await asyncio.sleep(0.01)
             await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -77,7 +80,9 @@ class ScriptedJudge:
         entry = self.script[min(len(self.requests), len(self.script)) - 1]
         exchange = entry if isinstance(entry, Exchange) else entry(body)
         if exchange.wait_s:
-            await asyncio.sleep(exchange.wait_s)
+            released = asyncio.ensure_future(self.released.wait())
+            await asyncio.wait([released], timeout=exchange.wait_s)
+            released.cancel()
         if exchange.drop:
             assert request.transport is not None
             request.transport.abort()
