@@ -16,13 +16,14 @@ from conformance.trace import last_of_both_sides
 def judge(observation: Observation, options: RunOptions, *, real_s: float) -> ScenarioResult:
     """The verdict on one scenario.
 
-    An error of ours is a harness error whatever else was seen. A fault that could have bitten and did not
-    makes the scenario inert, unless the client failed beside a fault that did bite.
+    An error of ours is a harness error whatever else was seen. A broken invariant is the client's failure. A
+    fault that could have bitten and did not makes the scenario inert, unless the client failed an expectation
+    beside a fault that did bite.
     """
     scenario = observation.scenario
+    broken = [*crash(observation), *check_invariants(observation)]
     findings: list[Finding] = [
-        *crash(observation),
-        *check_invariants(observation),
+        *broken,
         *check_expectations(observation),
         *check_judging(observation),
     ]
@@ -31,7 +32,7 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
     outcome, reason = Outcome.PASS, ""
     if observation.harness_errors:
         outcome, reason = Outcome.HARNESS_ERROR, "\n".join(observation.harness_errors)
-    elif findings and (proven or not observation.faults):
+    elif broken or (findings and (proven or not observation.faults)):
         outcome = Outcome.FAIL
     elif unproven:
         outcome, reason = Outcome.INERT, inert_reason(unproven)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
@@ -30,12 +31,21 @@ def spread(function: Callable[[Job], Result], jobs: Sequence[Job], processes: in
                 yield function(job)
             return
         with ProcessPoolExecutor(
-            max_workers=min(processes, len(jobs)), mp_context=multiprocessing.get_context("fork")
+            max_workers=min(processes, len(jobs)),
+            mp_context=multiprocessing.get_context("fork"),
+            initializer=_leave_interrupts_to_the_parent,
         ) as pool:
             try:
                 yield from pool.map(function, jobs)
             except (KeyboardInterrupt, GeneratorExit):
-                pool.shutdown(wait=False, cancel_futures=True)
+                # Leaving the block waits for the workers, and a job on the real clock may take minutes.
+                for worker in multiprocessing.active_children():
+                    worker.kill()
                 raise
     finally:
         gc.unfreeze()
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C reaches the whole process group; the parent alone decides what it means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

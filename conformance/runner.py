@@ -76,17 +76,25 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
         return result
 
 
+OURS = ("answers", "media", "trace.ndjson")
+"""What a scenario leaves in its folder under `--out`; nothing else there is ever touched."""
+
+
 @contextlib.contextmanager
 def _workplace(scenario: Scenario, options: RunOptions) -> Iterator[Path]:
-    """The folder of a scenario; under `--out` it stays, emptied before a new run."""
+    """The folder of a scenario; under `--out` it stays, and only what an earlier run of ours left is removed."""
     if options.out is None:
         with tempfile.TemporaryDirectory(prefix="conformance-") as name:
             yield Path(name)
         return
     folder = options.out / scenario.id
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in OURS:
+        left = folder / name
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink(missing_ok=True)
     yield folder
 
 

@@ -8,7 +8,7 @@ import io
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,12 +107,30 @@ def _judge(served: Served, sink: Callable[[str, Mapping[str, Any]], None]) -> Ju
 
 
 def _write_line(file: io.FileIO, entry: Entry) -> None:
-    file.write(orjson.dumps(asdict(entry), default=str) + b"\n")
+    _write(
+        file,
+        {
+            "t_s": entry.t_s,
+            "connection": entry.connection,
+            "seq": entry.seq,
+            "kind": entry.kind,
+            "name": entry.name,
+        },
+        entry.data,
+    )
 
 
 def _write_judge_line(file: io.FileIO, event: str, data: Mapping[str, Any]) -> None:
-    line = {"t_s": asyncio.get_running_loop().time(), "kind": "judge", "name": event, "data": dict(data)}
-    file.write(orjson.dumps(line, default=str) + b"\n")
+    _write(file, {"t_s": asyncio.get_running_loop().time(), "kind": "judge", "name": event}, data)
+
+
+def _write(file: io.FileIO, line: dict[str, Any], data: Mapping[str, Any]) -> None:
+    """One line, whatever a client sent: what JSON cannot hold, such as bottomless nesting, is named instead."""
+    try:
+        written = orjson.dumps({**line, "data": dict(data)}, default=str)
+    except TypeError as error:
+        written = orjson.dumps({**line, "data": {"unwritable": str(error)}})
+    file.write(written + b"\n")
 
 
 async def _serve(served: Served) -> Exit:

@@ -28,6 +28,7 @@ class NoTransportSeam:
         self.proof = Proof(fault, index, context)
         self._numbers: dict[int, int] = {}
         self._kept: list[ClientConnection] = []
+        self._asked: dict[int, str] = {}
         self._released = False
 
     def install(self) -> None:
@@ -49,7 +50,14 @@ class NoTransportSeam:
         ClientConnection.transport = property(get, put)  # type: ignore[assignment]
 
     def release(self) -> None:
-        """Show the attribute again."""
+        """Show the attribute again; a connection that the client left open for want of it is the proof.
+
+        Asking alone proves nothing: a client may look at its transport while all is well.
+        """
+        if not self._released:
+            for connection in self._kept:
+                if id(connection) in self._asked and not connection.connection_lost_waiter.done():
+                    self.proof.observed(hidden_from=self._asked[id(connection)], left_open=True)
         self._released = True
 
     def remove(self) -> None:
@@ -73,5 +81,5 @@ class NoTransportSeam:
         if self._released or not in_scope(self.fault, self.context.attempt(), number):
             return False
         self.proof.triggered(number)
-        self.proof.observed(hidden_from=sys._getframe(2).f_globals.get("__name__", ""))
+        self._asked[key] = str(sys._getframe(2).f_globals.get("__name__", ""))
         return True

@@ -238,7 +238,12 @@ def test_ctrl_c_ends_in_time_with_a_summary_of_what_ran() -> None:
         "drain/outlives-input",
     ]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "CI": "1"}
+        command,
+        preexec_fn=_hear_interrupts,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CI": "1"},
     )
     deadline = time.monotonic() + 20
     while not _children_or_threads_running(process.pid) and time.monotonic() < deadline:
@@ -251,6 +256,11 @@ def test_ctrl_c_ends_in_time_with_a_summary_of_what_ran() -> None:
     assert "Traceback" not in errors
 
 
+def _hear_interrupts() -> None:
+    """A shell that starts the suite in the background leaves SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _children_or_threads_running(pid: int) -> bool:
     """Whether the process has connected a socket: the scenario is on its way."""
     try:
@@ -258,3 +268,35 @@ def _children_or_threads_running(pid: int) -> bool:
     except OSError:
         return False
     return sum(link.startswith("socket:") for link in links) >= 3
+
+
+def test_ctrl_c_does_not_wait_for_workers_on_the_real_clock() -> None:
+    command = [sys.executable, "-m", "conformance", "run", "--clock", "real", "--jobs", "2"]
+    process = subprocess.Popen(
+        [*command, "drain/outlives-input", "drain/never-done"],
+        preexec_fn=_hear_interrupts,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CI": "1"},
+    )
+    deadline = time.monotonic() + 20
+    while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        assert time.monotonic() < deadline
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 130, errors
+    assert "interrupted: only what is listed above ran" in output
+
+
+def test_out_touches_nothing_that_is_not_ours(cli: CliRunner, tmp_path: Path, failing: Path) -> None:
+    theirs = tmp_path / "failing" / "src" / "code.py"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("mine")
+    for _ in range(2):
+        cli.invoke(app, ["run", str(failing), "--out", str(tmp_path), "--jobs", "1"])
+
+    assert theirs.read_text() == "mine"
+    assert (tmp_path / "failing" / "trace.ndjson").is_file()

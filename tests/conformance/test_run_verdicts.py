@@ -53,6 +53,7 @@ INEFFECTIVE: list[FaultBase] = [
     ErrorEvent(on=NEVER),
     NeverDone(attempt=2),
     SwallowCancellation(nth=999),
+    NoTransport(),
     NoTransport(attempt=2),
 ]
 
