@@ -210,3 +210,27 @@ class OpenResponse:
         if self._marks:
             content["audio_text_marks"] = self._marks
         return content
+
+
+def late_delta_pair(dialect: Dialect, response_id: str, text: str, audio_ms: int) -> list[Event]:
+    """Deltas of a response that is finished already (a fault's): an audio delta, where it has sound, and its text."""
+    place: Event = {
+        "response_id": response_id,
+        "item_id": f"item_{response_id}",
+        "output_index": 0,
+        "content_index": 0,
+    }
+    events: list[Event] = []
+    if audio_ms:
+        events.append(
+            {
+                "type": dialect.audio_delta,
+                **place,
+                "delta": tone(audio_ms).text,
+                "format": "pcm16",
+                "sample_rate_hz": OUTPUT_RATE_HZ,
+                "metadata": {"audio_duration_ms": audio_ms},
+            }
+        )
+    events.append({"type": dialect.transcript_delta, **place, "delta": text})
+    return events

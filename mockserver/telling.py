@@ -65,3 +65,11 @@ def told(event: Event) -> Mapping[str, Any]:
     elif name in ("session.created", "session.updated"):
         line["session_id"] = event["session"]["id"]
     return line
+
+
+def escaped(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A line whose texts can be written as UTF-8: half a surrogate pair, a fault's, is told by its escape."""
+    return {
+        key: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+        for key, value in line.items()
+    }

@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import WSMsgType
 
 from mockserver.faults.actions import Delay, Limit, RateLimit, Shape, Slice
+from mockserver.framing import frame
 
 RATE_STEP_S = 0.1
 """A rate lets through what fits into this time at once."""
@@ -27,25 +28,6 @@ CUT_SHORT_S = 1.0
 
 Bitten = Callable[[dict[str, Any]], None]
 """Takes the evidence when bytes that a fault touched have left."""
-
-
-def frame(payload: bytes, opcode: WSMsgType | int, *, first_bits: int = 0x80) -> bytes:
-    """One unmasked, uncompressed frame of a server (RFC 6455 5.2).
-
-    Args:
-        first_bits: FIN and the reserved bits; FIN alone is a whole message.
-    """
-    return frame_header(len(payload), opcode, first_bits=first_bits) + payload
-
-
-def frame_header(length: int, opcode: WSMsgType | int, *, first_bits: int = 0x80) -> bytes:
-    """The header of a frame whose payload has this length."""
-    first = first_bits | opcode
-    if length < 126:
-        return struct.pack("!BB", first, length)
-    if length < 1 << 16:
-        return struct.pack("!BBH", first, 126, length)
-    return struct.pack("!BBQ", first, 127, length)
 
 
 @dataclass(slots=True)
@@ -124,7 +106,7 @@ class Stage:
             parts.append(part)
         if len(parts) > 1:
             evidence = {"pieces": len(parts), "bytes": len(piece.data)}
-            parts[-1].marks.append((self.bitten, evidence))
+            parts[1].marks.append((self.bitten, evidence))
         parts[-1].end, parts[-1].marks = piece.end, parts[-1].marks + piece.marks
         return parts
 

@@ -14,8 +14,10 @@ from pydantic import Field, model_validator
 from scenarios.errors import Broken, impossible
 from scenarios.faults_base import LOGICAL_EVENTS, FaultBase, Layer, On, unknown_event
 from scenarios.faults_judge import JUDGE_FAULTS
+from scenarios.faults_response import RESPONSE_FAULTS
 from scenarios.faults_seam import FailingWrite, NoSocket, SlowWrite
-from scenarios.faults_transport import Buffered
+from scenarios.faults_session import SESSION_FAULTS
+from scenarios.faults_transport import TRANSPORT_FAULTS, Buffered
 from scenarios.names import CLIENT_EVENTS
 
 __all__ = ["FAULTS", "LOGICAL_EVENTS", "FaultBase", "Layer", "On"]
@@ -126,6 +128,9 @@ _ALL: tuple[type[FaultBase], ...] = (
     FailingWrite,
     SlowWrite,
     NoSocket,
+    *TRANSPORT_FAULTS,
+    *SESSION_FAULTS,
+    *RESPONSE_FAULTS,
     *JUDGE_FAULTS,
 )
 FAULTS: dict[str, type[FaultBase]] = {fault.name: fault for fault in _ALL}

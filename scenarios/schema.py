@@ -9,7 +9,17 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from scenarios import faults, faults_base, faults_judge, faults_seam, judging, model
+from scenarios import (
+    faults,
+    faults_base,
+    faults_judge,
+    faults_response,
+    faults_seam,
+    faults_session,
+    faults_transport,
+    judging,
+    model,
+)
 from scenarios.faults import FAULTS, FaultBase
 from scenarios.faults_judge import FOREIGN_KEYS, JUDGE_FAULTS
 from scenarios.model import Scenario
@@ -17,6 +27,15 @@ from scenarios.names import ACCURACY_KEYS, DEADLINES, METADATA_KEYS, REQUIREMENT
 from scenarios.rules import SAFE_ID
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_FAULT_MODULES = (
+    faults_base,
+    faults_transport,
+    faults_session,
+    faults_response,
+    faults_judge,
+    faults_seam,
+    faults,
+)
 _LITERAL: dict[str, Any] = {"type": ["string", "number", "boolean", "null", "array"]}
 _MATCHER: dict[str, Any] = {
     "description": "A literal, `set`, null, or a mapping whose keys must all hold.",
@@ -123,7 +142,7 @@ def _name_keys(definitions: dict[str, Any]) -> None:
 def _describe(definitions: dict[str, dict[str, Any]]) -> None:
     """Give each key the text that stands under it in the models, so that an editor shows it."""
     texts: dict[str, dict[str, str]] = {}
-    for module in (faults_base, faults_judge, faults_seam, faults, judging, model):
+    for module in (*_FAULT_MODULES, judging, model):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 texts[node.name] = _field_texts(node)

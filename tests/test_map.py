@@ -35,7 +35,7 @@ ONLY_IN: dict[tuple[str, str], tuple[str, ...]] = {
 """(package, library) -> the modules, or packages, that alone may import it there."""
 
 SUPPORT = {
-    "mockserver/faults": {"__init__", "actions", "judging", "mechanism"},
+    "mockserver/faults": {"__init__", "actions", "judging", "mechanism", "moments"},
     "conformance/seams": {"__init__", "base", "writes"},
 }
 """Modules there that are no fault: what faults share."""

@@ -14,7 +14,8 @@ class StopReading(Fault):
 
     Wire: from the trigger on nothing is taken from the socket; its receive buffer fills, then the client's send
         buffer. Output goes on, pings are not answered, and a close or reset of the client is noticed only by a
-        failing write. Frames already taken from the socket at the trigger are kept for later.
+        failing write. Frames already taken from the socket at the trigger are kept for later. It lasts `for_s`,
+        until `resume_reading`, or to the end.
     Parameters: `buffer_bytes` (bytes) is set as SO_RCVBUF on the listening socket, for every connection of the
         server; `proof`: `unread` is observed here, when bytes lay unread in the socket for over 1 s;
         `write_blocked` by whoever holds the client's socket, through `FaultRun.observe`.
