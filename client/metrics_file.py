@@ -67,6 +67,8 @@ def _read(path: Path) -> dict[Key, SampleMetrics]:
     samples: dict[Key, SampleMetrics] = {}
     for name, add in (("duplex_request_metrics", _add_row), ("duplex_session_metrics", _add_session)):
         for row in told.get(name) or [] if isinstance(told, dict) else []:
+            if not isinstance(row, dict):
+                continue
             key = (str(row.get("split")), str(row.get("sample_id")))
             samples[key] = add(samples.get(key, SampleMetrics()), row)
     return samples

@@ -157,7 +157,9 @@ class Evaluation:
                 self._end(index, JudgedRecord(subject.split, subject.id, "failed", str(error)))
                 continue
             except OSError as error:
-                raise EvaluationError(f"{subject.name}: {error}") from error
+                self.result.artifact_errors.append(f"{subject.name}: {error}")
+                self._end(index, JudgedRecord(subject.split, subject.id, "failed", str(error)))
+                continue
             if answer is None:
                 self._end(index, JudgedRecord(subject.split, subject.id, "skipped", "no answer"))
                 continue
