@@ -10,6 +10,7 @@ from typing import cast
 
 from aiohttp import web
 
+from mockserver.admission import Slots
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
 from mockserver.faults import FaultReport, FaultRun, FaultSet, check_played, make_fault
@@ -42,6 +43,7 @@ class MockServer:
         decision_ms: model time a unit takes.
         host: address to listen on.
         port: 0 takes a free one.
+        max_sessions: sessions at a time; None: as the profile says.
         identify: (split, id, attempt) of a connection by the client's address; None where it cannot tell.
         journal: where entries go; a new one where None.
     Raises ValueError: unknown profile, or a fault that the server does not play.
@@ -57,6 +59,7 @@ class MockServer:
         decision_ms: int = 50,
         host: str = "127.0.0.1",
         port: int = 0,
+        max_sessions: int | None = None,
         identify: Identify | None = None,
         journal: Journal | None = None,
     ) -> None:
@@ -74,6 +77,8 @@ class MockServer:
         self._decision_s = decision_ms / 1000
         self._address = (host, port)
         self._identify = identify
+        limit = max_sessions if max_sessions is not None else self.profile.max_sessions
+        self.slots = Slots(limit, self.profile.disconnect_grace_s)
         self._runner: web.AppRunner | None = None
         self._live: dict[Connection | HeldUpgrade, asyncio.Task[None]] = {}
 
@@ -94,6 +99,8 @@ class MockServer:
         """
         app = web.Application()
         app.router.add_get("/v1/realtime", self._realtime)
+        if not self.profile.dialect.query_must_opt_in:  # another vocabulary before N (protocol.md 1.1)
+            app.router.add_get("/v1/duplex", self._realtime)
         app.router.add_get("/health", _health)
         app.router.add_get("/v1/models", _models)
         app.router.add_get("/metrics", self._metrics)
@@ -202,6 +209,7 @@ class MockServer:
             # by sample and attempt, so that the order in which connections arrive does not change anybody's ids
             ids=random.Random(f"{self._seed}/{who}"),
             decision_s=self._decision_s,
+            slots=self.slots,
         )
         runs = [
             FaultRun(

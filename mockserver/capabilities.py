@@ -39,8 +39,6 @@ _TRUE = (
     "supports_stage_connector_handoff",
     "supports_independent_io_streams",
     "supports_realtime_endpoint",
-    "supports_multi_session",
-    "supports_multi_session_same_replica",
     "supports_session_lease",
     "supports_audio_truncate",
     "requires_model_runner_kv",
@@ -58,12 +56,18 @@ _FALSE = (
 )
 
 
-def capabilities(dialect: Dialect, *, native: bool) -> Event:
-    """The `capabilities` object of a session (protocol.md 4.4)."""
+def capabilities(dialect: Dialect, *, native: bool, several: bool) -> Event:
+    """The `capabilities` object of a session (protocol.md 4.4).
+
+    Args:
+        several: the server takes more than one session at a time.
+    """
     told: Event = {
         **dict.fromkeys(_TRUE, True),
         **dict.fromkeys(_FALSE, False),
-        "supports_barge_in": dialect.letter != "J",
+        "supports_barge_in": dialect.barges_in,
+        "supports_multi_session": several,
+        "supports_multi_session_same_replica": several,
         "session_admission_mode": "engine_managed",
         "implementation_level": "model_native_duplex" if native else "serving_session_adapter",
         "adapter_patterns": ["scheduler_data_plane"],
@@ -73,7 +77,7 @@ def capabilities(dialect: Dialect, *, native: bool) -> Event:
         "chunk_period_ms": CHUNK_PERIOD_MS,
         "target_barge_in_latency_ms": None,
     }
-    if dialect.letter != "J":
+    if dialect.tells_modalities:
         told["required_input_modalities"] = ["audio"]
         told["optional_input_modalities"] = ["video"]
     return told
@@ -108,6 +112,11 @@ class Config:
     native: bool
     force_listen_count: int
     session_id: str | None
+    extra: Event
+    clock: str | None
+    """`input`, where the dialect has the input clock and the client asked for it (6.7)."""
+    silence_off: bool
+    """The client switched the server's own silence off (4.3, C)."""
 
     @property
     def decides(self) -> bool:
@@ -145,15 +154,7 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
         raise Refusal(
             "unsupported_audio_format", f"Unsupported audio format: {bad}", section="4.1", echoes=True
         )
-    detection = session.get("turn_detection", audio_in.get("turn_detection"))
-    if detection is not None:
-        raise Refusal(
-            "unsupported_turn_detection",
-            "turn_detection must be null",
-            section="4.1",
-            param="turn_detection",
-            echoes=True,
-        )
+    _refuse_detection(session.get("turn_detection", audio_in.get("turn_detection")), dialect)
     for key in SERVER_OWNED & extra.keys():
         raise Refusal(
             "invalid_duplex_runtime_config", f"{key} is owned by the server", section="4.3", fatal=True
@@ -163,10 +164,17 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
             raise Refusal("unsupported_ref_audio_path", "paths are refused", section="4.2", fatal=True)
     modalities = session.get("modalities") or session.get("output_modalities") or ["text", "audio"]
     if not isinstance(modalities, list) or not all(isinstance(m, str) for m in modalities):
+        if not dialect.client_names_session:
+            raise Refusal(
+                "invalid_session_config", "modalities must be a list of strings", section="4.1", fatal=True
+            )
         modalities = ["text", "audio"]
     candidates = (session.get("ref_audio"), extra.get("ref_audio"), extra.get("tts_ref_audio"))
     ref_audio = next((value for value in candidates if isinstance(value, str) and value), None)
     count = extra.get("force_listen_count")
+    clock = extra.get("clock") if dialect.input_clock else None
+    if clock not in (None, "input"):
+        raise Refusal("input_clock_unsupported", 'clock must be "input"', section="6.7", fatal=True)
     named = session.get("session_id") or session.get("id")
     model = session.get("model")
     return Config(
@@ -189,6 +197,28 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
         or (native_default and not any(key in extra for key in dialect.native_flags)),
         force_listen_count=count if isinstance(count, int) and count > 0 else 0,
         session_id=named if isinstance(named, str) and dialect.client_names_session else None,
+        extra=extra,
+        clock=clock,
+        silence_off=dialect.input_clock and extra.get("silence_continuation") is False,
+    )
+
+
+def _refuse_detection(detection: Any, dialect: Dialect) -> None:
+    if detection is None:
+        return
+    asked = detection if isinstance(detection, dict) else {}
+    known = dialect.knows_vad and asked.get("type") == "server_vad"
+    if known and asked.get("interrupt_response") is not False:
+        # a dialect may have it; this server listens to what the client says of speech, and says so
+        raise Refusal(
+            "server_vad_unavailable", "no voice activity detector is loaded", section="4.1", harmless=True
+        )
+    raise Refusal(
+        "unsupported_turn_detection",
+        "turn_detection is not supported" if dialect.knows_vad else "turn_detection must be null",
+        section="4.1",
+        param="turn_detection",
+        echoes=True,
     )
 
 

@@ -45,8 +45,8 @@ from mockserver.faults.mechanism import Step
 from mockserver.journal import Journal
 from mockserver.reading import Ending, Reading
 from mockserver.session import ServerSession
-from mockserver.telling import told
-from mockserver.wire import End, Output, Received, Send, Unit, Violation, encode
+from mockserver.telling import escaped, told
+from mockserver.wire import End, Output, Received, Send, Unit, Violation, close_reason, encode
 from mockserver.wire_out import WireOut
 
 CLOSE_REPLY_S = 10.0
@@ -161,6 +161,7 @@ class Connection:
             if handle is not None:
                 handle.cancel()
         self._cut_wait()
+        self._session.lost(self._loop.time())
         self._wire.over()
         self._reading.let_go()
         info = self.info
@@ -233,7 +234,7 @@ class Connection:
                 handle = self._loop.call_later(action.seconds, self._end_wait)
                 self._waiting = (run, self._loop.time(), handle)
             elif isinstance(action, End):
-                self._end(action.code)
+                self._end(action.code, action.reason if action.told else "")
             elif isinstance(action, Control):
                 self._control(action)
             else:
@@ -287,7 +288,7 @@ class Connection:
         for _ in range(1 if how is None else how.times):
             self._wire.write(payload, WSMsgType.TEXT)
             self.info.sent[name] += 1
-            self._note("sent", name, told(event))
+            self._note("sent", name, told(event) if how is None else escaped(told(event)))
         if self.faults.runs:
             self._outbox.extendleft(reversed(self.faults.sent(name, self._loop.time())))
 
@@ -332,7 +333,7 @@ class Connection:
             self._answer(CloseTcp())
             return
         self._ended("server", "close_frame")
-        self._wire.write(struct.pack("!H", code) + reason.encode(), WSMsgType.CLOSE)
+        self._wire.write(struct.pack("!H", code) + close_reason(reason), WSMsgType.CLOSE)
         self._close_sent = True
         if self._timer is not None:
             self._timer.cancel()

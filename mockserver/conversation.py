@@ -42,6 +42,9 @@ class Conversation:
         self._unclaimed: deque[str] = deque()
         """Items of normal commits that no commit of silence has used yet (protocol.md 5.5, quirk 4)."""
         self.committed = 0
+        """Inputs with speech."""
+        self.text_waits = False
+        """The user wrote something since the last committed input."""
 
     def get(self, item_id: str) -> Event | None:
         """An item by id."""
@@ -58,6 +61,16 @@ class Conversation:
             {"type": "conversation.item.added", "previous_item_id": previous, "item": item},
             {"type": "conversation.item.created", "previous_item_id": previous, "item": item},
         ]
+
+    def entered(self, item: Event, previous: str | None) -> list[Event]:
+        """An item of the client's enters complete, behind another where it names one that is there."""
+        events = self.added(item)
+        if previous in self._items and previous != item["id"]:
+            self._previous[item["id"]] = previous
+            for event in events:
+                event["previous_item_id"] = previous
+        self.text_waits = self.text_waits or item["role"] == "user"
+        return [*events, self.done(item)]
 
     def done(self, item: Event) -> Event:
         """An item is complete: `conversation.item.done`."""
@@ -84,6 +97,7 @@ class Conversation:
             state: `session_id`, `turn_id` and `epoch` of the moment.
         """
         self.committed += 1
+        self.text_waits = False
         self._unclaimed.append(item_id)
         events = self.added(user_item(item_id, [{"type": "input_audio", "transcript": ""}]))
         events.append(self._committed(item_id, self._told(item_id, state)))
@@ -99,10 +113,14 @@ class Conversation:
         events.append(self.done(user_item(item_id, [{"type": "input_audio", "transcript": transcript}])))
         return events
 
-    def commit_silence(self, fresh_id: str, state: Event) -> list[Event]:
-        """The fan-out of a commit with only non-speech; its item is an old one as long as there is one (quirk 4)."""
+    def commit_silence(self, fresh_id: str, state: Event, *, reuse: bool) -> list[Event]:
+        """The fan-out of a commit with only non-speech.
+
+        Args:
+            reuse: its item is an old one as long as there is one (protocol.md 5.5, quirk 4).
+        """
         flags: dict[str, Any] = {"empty": True, "is_speech": False, "no_response": True}
-        if self._unclaimed:
+        if reuse and self._unclaimed:
             item_id = self._unclaimed.popleft()
             item = self._items.get(item_id)
             if item is not None:

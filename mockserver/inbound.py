@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mockserver import opening
+from mockserver import opening, turns
 from mockserver.appends import read_append
 from mockserver.input_buffer import InputBuffer
 from mockserver.wire import Event, Received, Refusal
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Handler = Callable[["ServerSession", Event, float], None]
 
+MAX_QUEUED_COMMITS = 4
+"""More are refused with `input_backpressure` (12.1)."""
+
 
 @dataclass
 class InputState:
@@ -24,6 +27,8 @@ class InputState:
     buffer: InputBuffer = field(default_factory=InputBuffer)
     appends: int = 0
     """Of the whole session."""
+    received_samples: int = 0
+    """Of the whole session, at the model's rate."""
     heard: bool = False
     """Audio was appended."""
     speech: bool = False
@@ -38,6 +43,12 @@ class InputState:
         self.heard = self.speech = False
         self.item_id = None
         self.hints.clear()
+
+
+def copied_ms(event: Event, key: str) -> float:
+    """A position that the server copies into one of its events; 0 where it is no number (5.1, 5.2)."""
+    value = event.get(key, 0)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 def session_update(session: ServerSession, event: Event, now_s: float) -> None:
@@ -72,11 +83,10 @@ def append(session: ServerSession, event: Event, now_s: float) -> None:
         speech = read.speech(event, config.silence_rms)
         if speech and state.item_id is None:
             state.item_id = session.new_item_id()
-            start_ms = event.get("audio_start_ms", 0)
             session.emit(
                 {
                     "type": "input_audio_buffer.speech_started",
-                    "audio_start_ms": start_ms,
+                    "audio_start_ms": copied_ms(event, "audio_start_ms"),
                     "item_id": state.item_id,
                 }
             )
@@ -86,11 +96,15 @@ def append(session: ServerSession, event: Event, now_s: float) -> None:
     state.heard = state.heard or not missing
     if read.frames_problem is not None:
         raise read.frames_problem
+    if missing and read.frames:
+        code = session.dialect.frames_without_audio
+        raise Refusal(code, "video_frames need audio", section="5.3", param="audio")
     if read.audio_problem is not None:
         raise read.audio_problem
     samples = read.samples
     if not state.buffer.takes(samples):
         raise Refusal("input_backpressure", "more than 16 MiB of pending input", section="12.1")
+    state.received_samples += samples
     unit = state.buffer.append(samples, read.frames, force_listen=event.get("force_listen") is True)
     if unit is not None and config.decides:
         session.submit(unit, now_s)
@@ -112,6 +126,9 @@ def commit(session: ServerSession, event: Event, now_s: float) -> None:
 
 def input_commit(session: ServerSession, event: Event, now_s: float) -> None:
     """`input.commit`: an alias that J does not check for an empty buffer (5.4)."""
+    if not session.dialect.commits_empty_alias:
+        commit(session, event, now_s)
+        return
     _commit(session, event, now_s)
 
 
@@ -119,26 +136,36 @@ def _commit(session: ServerSession, event: Event, now_s: float) -> None:
     state = session.input
     for violation in session.strict.commit(event):
         session.note(violation)
+    if session.steps.queued_commits >= MAX_QUEUED_COMMITS:
+        raise Refusal("input_backpressure", f"more than {MAX_QUEUED_COMMITS} queued commits", section="12.1")
     state.commits += 1
     told = {"session_id": session.id, "turn_id": session.turn_id, "epoch": session.epoch}
-    if state.heard and not state.speech:
+    silent = session.dialect.commit_declares_silence and event.get("is_speech") is False
+    if (state.heard and not state.speech) or silent:
+        if state.item_id is not None:
+            _speech_stopped(session, event, state.item_id)
         state.buffer.clear()
         state.forget()
-        session.emit_all(session.conversation.commit_silence(session.new_item_id(), told))
-        session.listen("silence_or_noise", by_model=False)
+        fan_out = session.conversation.commit_silence(
+            session.new_item_id(), told, reuse=session.dialect.reuses_items
+        )
+        session.emit_all(fan_out)
+        turns.tell_listen(session, "silence_or_noise", by_model=False)
         return
     item_id = state.item_id or session.new_item_id()
     if state.item_id is not None:
-        end_ms = event.get("audio_end_ms", 0)
-        session.emit(
-            {"type": "input_audio_buffer.speech_stopped", "audio_end_ms": end_ms, "item_id": item_id}
-        )
+        _speech_stopped(session, event, item_id)
     transcript = "".join(state.hints)
     state.forget()
     session.emit_all(session.conversation.commit(item_id, transcript, told))
     residual = state.buffer.flush()
     if residual is not None:
         session.submit(residual, now_s)
+
+
+def _speech_stopped(session: ServerSession, event: Event, item_id: str) -> None:
+    end_ms = copied_ms(event, "audio_end_ms")
+    session.emit({"type": "input_audio_buffer.speech_stopped", "audio_end_ms": end_ms, "item_id": item_id})
 
 
 def clear(session: ServerSession, event: Event, now_s: float) -> None:
@@ -153,9 +180,9 @@ def input_cancel(session: ServerSession, event: Event, now_s: float) -> None:
     session.input.buffer.clear()
     session.input.forget()
     if session.response is not None:
-        session.cancel_response(session.dialect.cancel_reason)
+        turns.cancel(session, session.dialect.cancel_reason)
     else:
-        session.advance_epoch()
+        turns.advance_epoch(session)
         session.emit({"type": "input_audio_buffer.cleared"})
 
 

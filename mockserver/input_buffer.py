@@ -13,7 +13,7 @@ MAX_PENDING_BYTES = 16 * 1024 * 1024
 """Pending input, measured as float32 (protocol.md 12.1)."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Submission:
     """What is handed to the model as one unit."""
 

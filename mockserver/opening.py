@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mockserver.capabilities import capabilities, read_config, session_object
-from mockserver.wire import Event, Refusal, Violation
+from mockserver.input_clock import InputClock
+from mockserver.wire import Event, Refusal, Violation, must_echo, told_value
 
 if TYPE_CHECKING:
     from mockserver.session import ServerSession
@@ -40,7 +41,10 @@ def open_by(session: ServerSession, event: Event) -> bool:
     if not autostarts(session.query):
         session.note_received(event)
         raise Refusal(
-            "bad_event", f"the first event must be session.update, not {name}", section="4.1", fatal=True
+            "bad_event",
+            f"the first event must be session.update, not {told_value(name)}",
+            section="4.1",
+            fatal=True,
         )
     open_default(session)
     return session.state == "open"
@@ -73,6 +77,7 @@ def update(session: ServerSession, asked: Event) -> None:
                 "a model in the query and an own session.update need autostart=0",
             )
         )
+    must_echo(asked)
     for violation in session.strict.session(asked):
         session.note(violation)
     new = read_config(
@@ -84,12 +89,15 @@ def update(session: ServerSession, asked: Event) -> None:
         raise Refusal("ref_audio_update_unsupported", "the reference audio cannot be changed", section="4.1")
     if new.raw.get("voice") != old.raw.get("voice") and session.input.appends:
         raise Refusal("voice_update_after_audio_unsupported", "audio was appended", section="4.1")
-    new.native = old.native
+    if session.dialect.input_clock and "clock" in new.extra and new.clock != old.clock:
+        raise Refusal("input_clock_update_unsupported", "the clock cannot be changed", section="6.7")
+    new.native, new.clock = old.native, old.clock
     session.config = new
     session.emit({"type": "session.updated", "session": _told(session)})
 
 
 def _open(session: ServerSession, asked: Event, *, native_default: bool, by_update: bool) -> None:
+    must_echo(asked)
     config = read_config(
         asked,
         dialect=session.dialect,
@@ -98,7 +106,20 @@ def _open(session: ServerSession, asked: Event, *, native_default: bool, by_upda
     )
     if "audio" in config.modalities and config.ref_audio is None and (config.native or by_update):
         raise Refusal("ref_audio_required", "audio output needs ref_audio", section="4.1", fatal=True)
+    if not session.slots.take(session, session.now_s):
+        limit = f" (limit={session.slots.limit})" if session.dialect.tells_limits else ""
+        raise Refusal(
+            "resource_exhausted",
+            f"all session slots are in use{limit}",
+            section="11.2",
+            fatal=True,
+            harmless=True,
+        )
     session.config = config
+    if config.clock is not None:
+        session.clock = InputClock()
+    if config.clock is not None or config.silence_off:
+        session.steps.continuation = "none"
     session.id = config.session_id or session.new_session_id()
     session.state = "open"
     session.emit({"type": "session.created", "session": _told(session)}, sequenced=False)
@@ -109,6 +130,9 @@ def _open(session: ServerSession, asked: Event, *, native_default: bool, by_upda
 def _told(session: ServerSession) -> Event:
     assert session.config is not None
     response = session.response
+    told_capabilities = capabilities(
+        session.dialect, native=session.config.native, several=session.slots.several
+    )
     state: Event = {
         "id": session.id,
         "turn_state": "idle" if response is None else "assistant_generating",
@@ -119,4 +143,4 @@ def _told(session: ServerSession) -> Event:
         "active_response_turn_id": None if response is None else response.turn_id,
         "playback": session.ledger.of(session.last_response_id).told(),
     }
-    return session_object(session.config, state, capabilities(session.dialect, native=session.config.native))
+    return session_object(session.config, state, told_capabilities)

@@ -5,15 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mockserver.inbound import Handler, input_cancel
-from mockserver.wire import Event, Refusal
+from mockserver import turns
+from mockserver.inbound import Handler, append, commit, input_cancel
+from mockserver.wire import Event, Refusal, must_echo, told_value
 
 if TYPE_CHECKING:
     from mockserver.session import ServerSession
 
+MAX_POSITION_MS = 2**53
+"""Positions beyond it are no times of any audio; they are cut to it."""
+OPTIONS = frozenset(
+    {
+        "instructions",
+        "voice",
+        "temperature",
+        "max_output_tokens",
+        "max_response_output_tokens",
+        "max_tokens",
+        "tools",
+        "tool_choice",
+    }
+)
+"""Overrides that `response.create` must not carry in a native session (protocol.md 5.7)."""
+
 
 def _integer(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return int(max(-MAX_POSITION_MS, min(MAX_POSITION_MS, value)))
 
 
 def playback_ack(session: ServerSession, event: Event, now_s: float) -> None:
@@ -21,16 +40,39 @@ def playback_ack(session: ServerSession, event: Event, now_s: float) -> None:
     for violation in session.strict.ack(event, session.ledger):
         session.note(violation)
     response_id = _acknowledged(session, event)
-    item_id = f"item_{response_id}"
     played_ms = _integer(event.get("played_ms", event.get("audio_ms")))
-    if session.dialect.checks_acks:
-        _check_ack(session, event, response_id, played_ms)
-    played_ms = played_ms or 0
+    checked = session.dialect.checks_acks
+    if checked:
+        _check_ack(session, event, response_id)
     committed_ms = _integer(event.get("committed_ms"))
-    committed_ms = played_ms if committed_ms is None else committed_ms
-    active = session.response is not None and session.response.id == response_id
-    playback = session.ledger.acknowledge(response_id, played_ms, committed_ms, active=active)
     told = event.get("item_id")
+    _acknowledge(
+        session,
+        response_id,
+        item_id=told if isinstance(told, str) else f"item_{response_id}",
+        played_ms=played_ms or 0,
+        committed_ms=committed_ms if committed_ms is not None else played_ms or 0,
+        truncate=event.get("truncate") is True and not checked,
+    )
+
+
+def _acknowledge(
+    session: ServerSession,
+    response_id: str,
+    *,
+    item_id: str,
+    played_ms: int,
+    committed_ms: int,
+    truncate: bool,
+) -> None:
+    active = session.response is not None and session.response.id == response_id
+    playback = session.ledger.acknowledge(
+        response_id,
+        played_ms,
+        committed_ms,
+        truncate=truncate,
+        forget=session.dialect.forgets_heard and not active,
+    )
     session.emit(
         {
             "type": "playback.acknowledged",
@@ -38,10 +80,10 @@ def playback_ack(session: ServerSession, event: Event, now_s: float) -> None:
                 "type": "playback.acknowledged",
                 "session_id": session.id,
                 "epoch": session.epoch,
-                "item_id": told if isinstance(told, str) else item_id,
+                "item_id": item_id,
                 "played_ms": played_ms,
                 "committed_ms": committed_ms,
-                "truncate": event.get("truncate") is True,
+                "truncate": truncate,
                 "playback": playback,
                 "history_committed": session.ledger.knows(response_id),
             },
@@ -62,14 +104,24 @@ def _acknowledged(session: ServerSession, event: Event) -> str:
     return session.response.id if session.response is not None else session.last_response_id or ""
 
 
-def _check_ack(session: ServerSession, event: Event, response_id: str, played_ms: int | None) -> None:
-    if played_ms is None:
+def _check_ack(session: ServerSession, event: Event, response_id: str) -> None:
+    if _integer(event.get("played_ms")) is None:
         raise Refusal("bad_event", "playback.ack requires played_ms", section="8.1", param="played_ms")
     item_id = event.get("item_id")
     if isinstance(item_id, str) and item_id != f"item_{response_id}":
-        raise Refusal("playback_item_mismatch", f"{item_id} is not the item of {response_id}", section="8.3")
+        raise Refusal(
+            "playback_item_mismatch", f"{told_value(item_id)} is another response's item", section="8.3"
+        )
     if not session.ledger.knows(response_id):
-        raise Refusal("playback_item_not_found", f"no response {response_id}", section="8.3")
+        raise Refusal("playback_item_not_found", f"no response {told_value(response_id)}", section="8.3")
+    committed = session.finished.get(response_id)
+    if committed is not None and session.conversation.committed > committed:
+        raise Refusal(
+            "playback_ack_too_late",
+            f"an input was committed after {response_id}",
+            section="8.3",
+            harmless=True,
+        )
 
 
 def response_cancel(session: ServerSession, event: Event, now_s: float) -> None:
@@ -77,13 +129,14 @@ def response_cancel(session: ServerSession, event: Event, now_s: float) -> None:
     named = event.get("response_id")
     active = session.response
     if isinstance(named, str) and named:
-        if active is None and named not in session.finished:
-            return  # J ignores an unknown id while nothing is active
+        unknown = active is None and not session.ledger.knows(named)
+        if unknown and session.dialect.cancels_unknown_silently:
+            return
         if active is None or named != active.id:
-            raise Refusal("response_not_active", f"{named} is not active", section="9.1", echoes=True)
+            raise Refusal("response_not_active", f"{told_value(named)} is not active", section="9.1")
     elif active is None:
-        raise Refusal("response_not_active", "no response is active", section="9.1", echoes=True)
-    session.cancel_response(session.dialect.cancel_reason)
+        raise Refusal("response_not_active", "no response is active", section="9.1")
+    turns.cancel(session, session.dialect.cancel_reason)
 
 
 def output_clear(session: ServerSession, event: Event, now_s: float) -> None:
@@ -94,24 +147,32 @@ def output_clear(session: ServerSession, event: Event, now_s: float) -> None:
     known = wanted is not None and session.ledger.knows(wanted)
     session.emit({"type": "output_audio_buffer.cleared", "response_id": wanted if known else None})
     if active is not None and wanted == active.id:
-        session.cancel_response("output_audio_buffer_clear")
+        turns.cancel(session, "output_audio_buffer_clear")
 
 
 def response_create(session: ServerSession, event: Event, now_s: float) -> None:
-    """`response.create`, refused in an auto-response session (5.7)."""
+    """`response.create` (5.7): refused in an auto-response session. Turn mode, where it starts a reply, is not
+    modelled."""
+    options = event.get("response")
+    if isinstance(options, dict) and any(options[key] is not None for key in OPTIONS & options.keys()):
+        raise Refusal("unsupported_native_response_options", "overrides are not possible", section="5.7")
     if session.response is not None:
         raise Refusal("response_already_active", f"{session.response.id} is active", section="5.7")
+    if session.dialect.checks_acks and session.conversation.text_waits:
+        raise Refusal("text_only_turn_unsupported", "text alone starts no reply", section="5.7")
     raise Refusal("response_create_without_input", "nothing was retained", section="5.7")
 
 
 def barge_in(session: ServerSession, event: Event, now_s: float) -> None:
-    """`barge_in` (9.3): J cannot."""
-    if session.dialect.letter == "J":
+    """`barge_in` (9.3)."""
+    if not session.dialect.barges_in:
         raise Refusal("barge_in_unsupported", "supports_barge_in is false", section="9.3")
     session.input.buffer.clear()
     session.input.forget()
     if session.response is not None:
-        session.cancel_response("barge_in")
+        turns.cancel(session, "barge_in")
+    else:
+        turns.advance_epoch(session)
 
 
 def turn_signal(session: ServerSession, event: Event, now_s: float) -> None:
@@ -122,11 +183,15 @@ def turn_signal(session: ServerSession, event: Event, now_s: float) -> None:
         payload = event.get("payload")
         handlers[signal](session, {**(payload if isinstance(payload, dict) else {}), **event}, now_s)
         return
-    told = {"session_id": session.id, "event": signal, "turn_state": "idle", "epoch": session.epoch}
-    if session.dialect.letter == "J":
-        session.emit({"type": "duplex.turn.event", "event": {"type": "turn.event", **told}})
+    if not isinstance(signal, str) or not signal:
+        raise Refusal("bad_event", "turn.signal requires event", section="9.3", param="event")
+    state = "idle" if session.response is None else "assistant_generating"
+    told = {"session_id": session.id, "event": signal, "turn_state": state, "epoch": session.epoch}
+    name = session.dialect.raw_turn_event
+    if name == "turn.event":
+        session.emit({"type": name, **told})
     else:
-        session.emit({"type": "turn.event", **told})
+        session.emit({"type": name, "event": {"type": "turn.event", **told}})
 
 
 def item_retrieve(session: ServerSession, event: Event, now_s: float) -> None:
@@ -146,26 +211,16 @@ def item_truncate(session: ServerSession, event: Event, now_s: float) -> None:
     """`conversation.item.truncate` (9.5)."""
     item = _item(session, event)
     end_ms = _integer(event.get("audio_end_ms"))
-    duration_ms = next((part.get("audio_duration_ms") for part in item["content"]), None)
-    if (
-        end_ms is None
-        or end_ms < 0
-        or item["role"] != "assistant"
-        or (duration_ms is not None and end_ms > duration_ms)
-    ):
-        raise Refusal(
-            "bad_event", f"cannot truncate at {event.get('audio_end_ms')!r}", section="9.5", echoes=True
-        )
-    told = {"item_id": item["id"], "content_index": 0, "audio_end_ms": end_ms}
-    session.emit(
-        {
-            "type": "conversation.item.truncated",
-            **told,
-            "event": {"type": "conversation.item.truncated", **told},
-        }
-    )
     response_id = item["id"].removeprefix("item_")
-    playback_ack(session, {"response_id": response_id, "played_ms": end_ms, "truncate": True}, now_s)
+    audio_ms = session.ledger.sent_in_all_ms(response_id)
+    if end_ms is None or end_ms < 0 or item["role"] != "assistant" or not audio_ms or end_ms > audio_ms:
+        raise Refusal("bad_event", "audio_end_ms is not within the item's audio", section="9.5", echoes=True)
+    told = {"item_id": item["id"], "content_index": 0, "audio_end_ms": end_ms}
+    inner = {"type": "conversation.item.truncated", "session_id": session.id, "epoch": session.epoch, **told}
+    session.emit({"type": "conversation.item.truncated", **told, "event": inner})
+    _acknowledge(
+        session, response_id, item_id=item["id"], played_ms=end_ms, committed_ms=end_ms, truncate=True
+    )
 
 
 def _item(session: ServerSession, event: Event) -> Event:
@@ -174,26 +229,37 @@ def _item(session: ServerSession, event: Event) -> Event:
         raise Refusal("missing_item_id", f"{event['type']} requires item_id", section="5.7", echoes=True)
     item = session.conversation.get(item_id)
     if item is None:
-        raise Refusal("item_not_found", f"no item {item_id}", section="5.7", echoes=True)
+        raise Refusal("item_not_found", f"no item {told_value(item_id)}", section="5.7", echoes=True)
     return item
 
 
 def item_create(session: ServerSession, event: Event, now_s: float) -> None:
-    """`conversation.item.create` (5.7): a text item enters the history and starts no reply. Audio parts are
-    not modelled."""
+    """`conversation.item.create` (5.7): audio of the user is appended and committed; anything else enters the
+    history and starts no reply."""
     item = event.get("item")
     if not isinstance(item, dict):
-        raise Refusal("bad_event", "conversation.item.create requires item", section="5.7")
+        raise Refusal("bad_event", "conversation.item.create requires item", section="5.7", param="item")
     content = item.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    role = item.get("role", "user")
+    if role == "user" and any(part.get("type") == "input_audio" for part in parts):
+        for part in parts:
+            if part.get("type") == "input_audio":
+                append(session, {"type": "input_audio_buffer.append", "audio": part.get("audio")}, now_s)
+        commit(session, {"type": "input_audio_buffer.commit"}, now_s)
+        return
+    named = item.get("id")
     entered: Event = {
-        "id": item.get("id") or session.new_item_id(),
+        "id": named if isinstance(named, str) and named else session.new_item_id(),
         "object": "realtime.item",
         "type": "message",
-        "role": item.get("role", "user"),
+        "role": role,
         "status": "completed",
-        "content": content if isinstance(content, list) else [],
+        "content": parts,
     }
-    session.emit_all([*session.conversation.added(entered), session.conversation.done(entered)])
+    must_echo(entered)
+    previous = event.get("previous_item_id")
+    session.emit_all(session.conversation.entered(entered, previous if isinstance(previous, str) else None))
 
 
 def heartbeat(session: ServerSession, event: Event, now_s: float) -> None:
@@ -206,13 +272,17 @@ def event_ack(session: ServerSession, event: Event, now_s: float) -> None:
     seq = event.get("server_event_seq")
     if type(seq) is not int or not 0 <= seq <= session.last_seq:
         raise Refusal(
-            "invalid_event_ack", f"server_event_seq {seq!r}; last sent {session.last_seq}", section="12.4"
+            "invalid_event_ack",
+            f"server_event_seq {told_value(seq)}; last sent {session.last_seq}",
+            section="12.4",
         )
 
 
 def session_close(session: ServerSession, event: Event, now_s: float) -> None:
-    """`session.close` (10.1)."""
-    session.close("client_close")
+    """`session.close` (10.1); where the reason of a close is told, the client may give one."""
+    reason = event.get("reason")
+    own = isinstance(reason, str) and reason and session.dialect.closed_reason is not None
+    session.close("client_close", told_reason=str(reason) if own else None)
 
 
 OUTPUT_HANDLERS: Mapping[str, Handler] = {

@@ -63,11 +63,20 @@ class Ledger:
         """A response's cursor; one at zero where there is none."""
         return self._cursors.get(response_id or "", Cursor())
 
-    def acknowledge(self, response_id: str, played_ms: int, committed_ms: int, *, active: bool) -> Event:
-        """Take an ack, tell the positions after it. The cursor of a finished reply goes once it was heard in full."""
+    def acknowledge(
+        self, response_id: str, played_ms: int, committed_ms: int, *, truncate: bool, forget: bool
+    ) -> Event:
+        """Take an ack, tell the positions after it.
+
+        Args:
+            truncate: the committed position becomes `committed_ms` even when it was more.
+            forget: the cursor goes once everything sent was heard.
+        """
+        if response_id not in self._known:  # nothing is kept of what never was
+            return Cursor(played_ms=played_ms, committed_ms=committed_ms).told()
         cursor = self._cursors.setdefault(response_id, Cursor())
         cursor.played_ms = max(cursor.played_ms, played_ms)
-        cursor.committed_ms = max(cursor.committed_ms, committed_ms)
-        if not active and cursor.committed_ms >= cursor.sent_ms:
+        cursor.committed_ms = committed_ms if truncate else max(cursor.committed_ms, committed_ms)
+        if forget and cursor.committed_ms >= cursor.sent_ms:
             del self._cursors[response_id]
         return cursor.told()

@@ -6,19 +6,22 @@ Sections in comments are of protocol.md.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from mockserver import opening
+from mockserver import opening, turns
+from mockserver.admission import Slots
 from mockserver.capabilities import Config
 from mockserver.conversation import Conversation
-from mockserver.inbound import INPUT_HANDLERS, InputState
+from mockserver.inbound import INPUT_HANDLERS, Handler, InputState
 from mockserver.input_buffer import Submission
+from mockserver.input_clock import CLOCKED, InputClock
+from mockserver.lifetime import LEASE_EVENTS, Lifetime
 from mockserver.outbound import OUTPUT_HANDLERS
 from mockserver.playback import Ledger
 from mockserver.profiles import Profile
 from mockserver.replies import Decision, ReplyScript, ReplySpec
-from mockserver.responses import OpenResponse, listen
+from mockserver.responses import OpenResponse
 from mockserver.steploop import Decided, StepLoop, silence
 from mockserver.strict import StrictReader
 from mockserver.telling import told_received
@@ -35,11 +38,10 @@ from mockserver.wire import (
     decode,
     error_event,
     flat_error,
+    told_value,
 )
 
-OPENING_FRAME_S = 10.0
-"""The first frame must have come by then (12.1)."""
-_STATUS_REASONS = {"completed": "stop", "failed": "runtime_append_failed", "incomplete": "max_output_tokens"}
+HANDLERS: Mapping[str, Handler] = {**INPUT_HANDLERS, **OUTPUT_HANDLERS}
 
 
 class ServerSession:
@@ -55,6 +57,7 @@ class ServerSession:
         query: of the URL (1.1).
         ids: source of every id.
         decision_s: model time a unit takes.
+        slots: of the server; a session of its own where None.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class ServerSession:
         query: Mapping[str, str],
         ids: random.Random,
         decision_s: float,
+        slots: Slots | None = None,
     ) -> None:
         self.profile = profile
         self.dialect = profile.dialect
@@ -77,7 +81,8 @@ class ServerSession:
         self.config: Config | None = None
         self.response: OpenResponse | None = None
         self.last_response_id: str | None = None
-        self.finished: set[str] = set()
+        self.finished: dict[str, int] = {}
+        """Finished responses, with how many inputs with speech had been committed when each was."""
         self.ledger = Ledger()
         self.conversation = Conversation()
         self.input = InputState()
@@ -85,33 +90,39 @@ class ServerSession:
         self.script = ReplyScript(replies)
         self.steps = StepLoop(
             decision_s=decision_s,
-            continues=profile.silence_continuation,
+            continuation=profile.continuation,
             decide=self._decide,
             forward=self._forward,
             input_waits=lambda: self.input.buffer.samples > 0,
             new_silence=lambda: silence(self.epoch),
-            withheld=self._silence_withheld,
+            withheld=lambda: turns.silence_withheld(self),
         )
+        self.clock: InputClock | None = None
+        """Only where the client asked for it and the dialect has it (6.7)."""
+        self.slots = slots if slots is not None else Slots()
+        self.now_s = 0.0
+        """Loop time of what is being handled."""
+        self.units_in_turn = 0
         self.ignored: frozenset[str] = frozenset()
         """Client events that a fault has the session drop."""
         self._ids = ids
         self._out: list[Output] = []
         self._seq = 0
-        self._opened_s = 0.0
-        self._last_frame_s = 0.0
-        self._units_in_turn = 0
+        self._lifetime = Lifetime(profile)
 
     # -- what goes in
 
     def start(self, now_s: float) -> list[Output]:
         """The connection was accepted: a default session may open before anything is read (1.1)."""
-        self._opened_s = self._last_frame_s = now_s
-        if self.dialect.query_must_opt_in and self.query.get("duplex", "").lower() not in ("1", "true", "on"):
+        self.now_s = now_s
+        self._lifetime.accepted(now_s)
+        duplex = self.query.get("duplex", "").lower()
+        if self.dialect.query_must_opt_in and duplex not in ("1", "true", "on"):
             self._out.append(Violation("1.1", "duplex-missing", "the query has no duplex=1"))
-            self.emit(
-                flat_error("unsupported", "realtime duplex is not enabled for this URL"), sequenced=False
-            )
-            self._end("unsupported")
+            self._refuse_handler()
+        elif duplex in ("0", "false", "off"):
+            self._out.append(Violation("1.1", "duplex-missing", f"the query has duplex={duplex}"))
+            self._refuse_handler()
         elif opening.autostarts(self.query) and self.query.get("model"):
             opening.open_default(self)
         return self._taken()
@@ -121,8 +132,8 @@ class ServerSession:
         if self.state in ("deaf", "closed"):
             self._ignore(text)
             return self._taken()
-        self._last_frame_s = now_s
-        self.steps.advance(now_s)
+        self._lifetime.frame(now_s)
+        self._step(now_s)
         event: Event = {}
         try:
             event = decode(text)
@@ -133,20 +144,28 @@ class ServerSession:
             self.refuse(refusal, event)
         except UnicodeDecodeError as error:
             self._out.append(Violation("1.3", "invalid-utf8", str(error)))
-            self._end("invalid_utf8", code=1007)
-        self.steps.advance(now_s)
+            self.end("invalid_utf8", code=1007)
+        self._step(now_s)
         return self._taken()
 
     def receive_binary(self, length_bytes: int, now_s: float) -> list[Output]:
         """A binary frame was read: the end as the first frame, deafness later (1.3)."""
-        self._last_frame_s = now_s
+        self._lifetime.frame(now_s)
         self._out.append(Received("(binary)", {"bytes": length_bytes}))
         self._out.append(Violation("1.3", "binary-frame", f"{length_bytes} bytes"))
         if self.state == "opening":
             self.emit(error_event("internal_error", "binary frame"), sequenced=False)
-            self._end("internal_error")
+            self.end("internal_error")
         elif self.state == "open":
             self.state = "deaf"
+        return self._taken()
+
+    def lost(self, now_s: float) -> list[Output]:
+        """The connection is over, whoever ended it; a session that was still open keeps its slot for the grace."""
+        if self.state != "closed":
+            self.state = "closed"
+            self.steps.stop()
+            self.slots.lost(self, now_s)
         return self._taken()
 
     def next_timer_s(self) -> float | None:
@@ -154,30 +173,23 @@ class ServerSession:
         if self.state == "closed":
             return None
         if self.state == "opening":
-            return self._opened_s + OPENING_FRAME_S
+            return self._lifetime.opening_ends_s
         step_s = self.steps.next_s()
         if self.state == "deaf" or self.config is None:
             return step_s
-        idle_s = self._last_frame_s + self.config.idle_timeout_s
-        return idle_s if step_s is None else min(idle_s, step_s)
+        ends_s = self._lifetime.ends_s(self.config.idle_timeout_s)
+        return ends_s if step_s is None else min(ends_s, step_s)
 
     def on_timer(self, now_s: float) -> list[Output]:
         """Time has come for whatever `next_timer_s` named; nothing happens when it is early."""
         if self.state == "opening":
-            if now_s >= self._opened_s + OPENING_FRAME_S:
+            if now_s >= self._lifetime.opening_ends_s:
                 self.emit(error_event("config_timeout", "no opening frame within 10 s"), sequenced=False)
-                self._end("config_timeout")
+                self.end("config_timeout")
         elif self.state != "closed":
-            self.steps.advance(now_s)
-            if (
-                self.state == "open"
-                and self.config
-                and now_s >= self._last_frame_s + self.config.idle_timeout_s
-            ):
-                if self.dialect.tells_idle:
-                    self.close("timeout", told_reason="timeout")
-                else:
-                    self._end("timeout")
+            self._step(now_s)
+            if self.state == "open" and self.config:
+                self._end_in_time(self._lifetime.over(now_s, self.config.idle_timeout_s))
         return self._taken()
 
     def stamp(self, send: Send) -> Event:
@@ -203,7 +215,7 @@ class ServerSession:
         """Events go out in order."""
         self._out.extend([Send(event) for event in events])
 
-    def note(self, output: Received | Violation) -> None:
+    def note(self, output: Received | Violation | Unit | Withheld) -> None:
         """Something for the journal."""
         self._out.append(output)
 
@@ -215,62 +227,69 @@ class ServerSession:
         """An id for a user item (3.2)."""
         return f"item_{self._ids.getrandbits(128):032x}"
 
+    def new_response_id(self) -> str:
+        """An id for a response (3.2)."""
+        return f"resp-{self.id}-{self.epoch}-{self._ids.getrandbits(32):08x}"
+
     def submit(self, submission: Submission, now_s: float) -> None:
         """A unit goes to the model; without the native lane or in turn mode it never gets there."""
         if self.config is not None and self.config.decides:
             submission.epoch = self.epoch
+            if self.clock is not None:
+                self.clock.submitted(submission)
             self.steps.submit(submission, now_s)
 
-    def listen(self, reason: str, *, by_model: bool = True) -> None:
-        """`response.listen` goes out."""
-        self.emit(listen(self.id, self.epoch, reason, turn_id=self.turn_id, by_model=by_model))
-
-    def finish_response(self, status: str, reason: str | None, *, heard_ms: int | None = None) -> None:
-        """The open response gets its done group."""
-        response = self.response
-        assert response is not None
-        details = None if reason is None else {"type": status, "reason": reason}
-        self.emit_all(response.done(status, details, heard_ms=heard_ms))
-        self.finished.add(response.id)
-        self.response = None
-
-    def cancel_response(self, reason: str) -> None:
-        """The open response is cancelled: epoch + 1, truncated where the dialect says so, done group (9.1)."""
-        response = self.response
-        assert response is not None
-        self.advance_epoch()
-        heard_ms = self.ledger.of(response.id).played_ms
-        if self.dialect.truncated_on_cancel:
-            told = {"item_id": response.item_id, "content_index": 0, "audio_end_ms": heard_ms}
-            inner = {
-                "type": "conversation.item.truncated",
-                "session_id": self.id,
-                "epoch": self.epoch,
-                **told,
-            }
-            self.emit({"type": "conversation.item.truncated", **told, "event": inner})
-        self.finish_response("cancelled", reason, heard_ms=heard_ms)
-
-    def advance_epoch(self) -> None:
-        """Output of what was submitted before is never sent (3.2)."""
-        self.epoch += 1
-        self.script.cancel()
-        self.steps.release()
-
     def close(self, reason: str, *, told_reason: str | None = None) -> None:
-        """The session ends: an open response first, then `session.closed`, then the connection (10.1)."""
+        """The session ends: an open response first, then `session.closed`, then the connection (10.1).
+
+        Args:
+            reason: why.
+            told_reason: what the client is told, where that is not a normal close, or the client's own word.
+        """
         self.steps.stop()
-        if self.response is not None and self.dialect.cancels_on_close:
-            self.cancel_response("session_close" if told_reason is None else reason)
-        event: Event = {"type": "session.closed", "session_id": self.id}
-        if self.dialect.closed_flat:
-            told: Event = {**event, "reason": told_reason or "client_close"}
-            self.emit({**told, "event": dict(told)})
-        else:
-            if told_reason is not None:
-                event["reason"] = told_reason
-            self.emit({"type": "session.closed", "event": event})
-        self._end(reason)
+        dialect = self.dialect
+        if self.response is not None and dialect.cancels_on_close:
+            turns.cancel(self, "session_close" if told_reason is None else reason)
+        if self.clock is not None:
+            self.emit_all(self.clock.torn_down())
+        inner: Event = {"type": "session.closed", "session_id": self.id}
+        told = told_reason or dialect.closed_reason
+        if told is not None:
+            inner["reason"] = told
+        event: Event = {"type": "session.closed"} if dialect.closed_reason is None else dict(inner)
+        if dialect.closed_event:
+            event["event"] = inner
+        self.emit(event)
+        self.end(told_reason or reason)
+
+    def end(self, reason: str, *, code: int | None = None) -> None:
+        """The connection ends behind what was sent, and with it the session."""
+        self._stop()
+        self.slots.free(self)
+        self._out.append(End(code or self.profile.close_code, reason, told=self.profile.close_tells_reason))
+
+    def refuse(self, refusal: Refusal, event: Event) -> None:
+        """A client event is answered with an `error` (11); in the handshake some of them end the connection."""
+        if not event:
+            self._out.append(Received("(unreadable)", {"code": refusal.code}))
+        in_handshake = self.state == "opening"
+        if not refusal.harmless:
+            self._out.append(Violation(refusal.section, refusal.code, refusal.message))
+        event_id = event.get("event_id") if refusal.echoes or self.dialect.echoes_ids else None
+        error = error_event(
+            refusal.code,
+            refusal.message,
+            param=refusal.param,
+            event_id=event_id if isinstance(event_id, str) else None,
+        )
+        if self.dialect.tells_limits:
+            inner = error["error"]
+            if refusal.code == "input_backpressure":
+                inner["type"] = "rate_limit_error"
+            inner["retryable"] = inner["type"] == "rate_limit_error"
+        self.emit(error, sequenced=not in_handshake)
+        if in_handshake and (refusal.fatal or refusal.code in ("invalid_json", "bad_event")):
+            self.end(refusal.code)
 
     # -- inside
 
@@ -283,35 +302,24 @@ class ServerSession:
         if name in self.ignored:
             self._out.append(Received(name, {"ignored": True}))
             return
-        handler: Callable[[ServerSession, Event, float], None] | None = INPUT_HANDLERS.get(
-            name
-        ) or OUTPUT_HANDLERS.get(name)
+        handler = HANDLERS.get(name)
         if handler is None:
             self.note_received(event)
-            raise Refusal("unknown_event", f"Unknown event: {name}", section="3.1")
+            raise Refusal("unknown_event", f"Unknown event: {told_value(name)}", section="3.1")
+        if name in LEASE_EVENTS:
+            self._lifetime.active(now_s)
         if name != "input_audio_buffer.append":  # tells its own line, with its media hashed
             self.note_received(event)
-        handler(self, event, now_s)
-
-    def refuse(self, refusal: Refusal, event: Event) -> None:
-        """A client event is answered with an `error` (11); in the handshake some of them end the connection."""
-        if not event:
-            self._out.append(Received("(unreadable)", {"code": refusal.code}))
-        in_handshake = self.state == "opening"
-        self._out.append(Violation(refusal.section, refusal.code, refusal.message))
-        event_id = event.get("event_id") if refusal.echoes else None
-        error = error_event(
-            refusal.code,
-            refusal.message,
-            param=refusal.param,
-            event_id=event_id if isinstance(event_id, str) else None,
-        )
-        self.emit(error, sequenced=not in_handshake)
-        handshake_ends = in_handshake and (
-            refusal.fatal or refusal.code in ("invalid_json", "bad_event", "event_too_large")
-        )
-        if handshake_ends:
-            self._end(refusal.code)
+        if self.clock is None or name not in CLOCKED:
+            handler(self, event, now_s)
+            return
+        self.clock.began(name)
+        try:
+            handler(self, event, now_s)
+        except Refusal as refusal:
+            self.refuse(refusal, event)
+            self.clock.refused(refusal.code)
+        self.emit_all(self.clock.handled(self.input.received_samples))
 
     def _ignore(self, text: str | bytes) -> None:
         try:
@@ -324,75 +332,45 @@ class ServerSession:
         else:
             self._out.append(Received(event["type"], {"ignored": True}))
 
-    def _end(self, reason: str, *, code: int | None = None) -> None:
+    def _refuse_handler(self) -> None:
+        self.emit(flat_error("unsupported", "realtime duplex is not enabled for this URL"), sequenced=False)
+        self.end("unsupported")
+
+    def _end_in_time(self, why: Literal["idle", "expired"] | None) -> None:
+        if why == "expired":
+            event: Event = {"type": "session.expired", "session_id": self.id}
+            if self.dialect.incarnation:
+                event["incarnation"] = 0
+            self.emit({**event, "reason": "idle_ttl_expired"}, sequenced=False)
+            self.end("idle_ttl_expired", code=1000)
+        elif why == "idle" and self.dialect.tells_idle:
+            self.close("timeout", told_reason="timeout")
+        elif why == "idle":
+            self._stop()
+            self.slots.lost(self, self.now_s)  # as if the client had gone
+            self._out.append(End(None, "timeout"))
+
+    def _stop(self) -> None:
         self.state = "closed"
         self.steps.stop()
-        self._out.append(End(code or self.profile.close_code, reason))
 
     def _taken(self) -> list[Output]:
         taken, self._out = self._out, []
         return taken
 
-    def _decide(self, index: int, submission: Submission) -> Decision:
-        assert self.config is not None
-        stale = submission.epoch != self.epoch
-        forced = submission.forced_listen or self._units_in_turn < self.config.force_listen_count
-        self._units_in_turn += 1
-        decision = self.script.decide(index, forced_listen=forced or stale)
-        data: Event = {"decision": decision.kind, "cause": submission.cause, "samples": submission.samples}
-        if submission.frame is not None:
-            data["frame"] = submission.frame
-        if decision.kind == "speak":
-            data |= {"reply": decision.reply, "ends": decision.ends}
-        self._out.append(Unit(index, data))
-        return decision
+    def _step(self, now_s: float) -> None:
+        self.now_s = now_s
+        decided = self.steps.decided
+        self.steps.advance(now_s)
+        if self.steps.decided != decided:
+            self._lifetime.active(now_s)
 
-    def _silence_withheld(self) -> None:
-        """While the clip streams, its next unit would have come first; after the commit nothing else would."""
-        if self.input.commits and self.response is not None:
-            self._out.append(Withheld(self.response.id))
+    def _decide(self, index: int, submission: Submission) -> Decision:
+        return turns.decide(self, index, submission)
 
     def _forward(self, unit: Decided) -> bool:
-        """The events of a decision (6.4); true when the turn goes on."""
-        decision = unit.decision
-        if unit.submission.epoch != self.epoch:
-            return False
-        if decision.kind == "listen":
-            if self.response is not None:
-                return True
-            self.listen("model_listen")
-            return False
-        if decision.starts and self.response is not None:
-            self.finish_response("completed", None)
-        if decision.text or decision.audio_ms:
-            if self.response is None:
-                self._open_response()
-            assert self.response is not None
-            self.emit_all(self.response.deltas(decision.text, decision.audio_ms, end_of_turn=decision.ends))
-        if not decision.ends:
-            return True
-        if self.response is None:
-            self.listen("model_turn_completed_without_output")
-        else:
-            reason = _STATUS_REASONS.get(decision.status, self.dialect.cancel_reason)
-            self.finish_response(decision.status, reason)
-        self.turn_id += 1
-        self._units_in_turn = 0
-        return False
-
-    def _open_response(self) -> None:
-        assert self.config is not None
-        response_id = f"resp-{self.id}-{self.epoch}-{self._ids.getrandbits(32):08x}"
-        self.ledger.open(response_id)
-        self.last_response_id = response_id
-        self.response = OpenResponse(
-            response_id,
-            self.id,
-            self.epoch,
-            self.turn_id,
-            self.config.modalities,
-            self.dialect,
-            self.conversation,
-            self.ledger,
-        )
-        self.emit_all(self.response.created())
+        goes_on = turns.forward(self, unit)
+        if self.clock is not None:
+            stale = unit.submission.epoch != self.epoch
+            self.emit_all(self.clock.settled(unit.submission, "cancelled" if stale else unit.decision.kind))
+        return goes_on

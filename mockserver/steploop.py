@@ -1,10 +1,14 @@
 """The step loop: units are decided one after another, decisions go out in order, silence continues an open reply.
 
-Time is passed in. The rules are protocol.md 6.2, 6.4, 6.5 and 6.6: the model takes a fixed time a unit. The task that
-forwards its decisions waits one whole period after a speaking segment before the server submits a unit of silence,
-and while it waits nothing behind it goes out. The wait is not entered while samples are buffered. Its continuation is
-abandoned, not postponed, when an append was submitted in the meantime, when samples are buffered at its end, or when
-the reply it was for was cancelled.
+Time is passed in. The rules are protocol.md 6.2, 6.4, 6.5 and 6.6: the model takes a fixed time a unit. In both kinds
+of continuation the server waits before it submits a unit of silence; the wait is not entered while samples are
+buffered. Its continuation is abandoned, not postponed, when an append was submitted in the meantime, when samples are
+buffered at its end, or when the reply it was for was cancelled.
+
+* after-segment: the task that forwards decisions waits one whole period after a speaking segment, and while it waits
+  nothing behind it goes out.
+* cadence: the wait ends one period after the last submission, holds nothing back, and is not entered while a unit is
+  in flight.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mockserver.input_buffer import UNIT_SAMPLES, Submission
+from mockserver.profiles import Continuation
 from mockserver.replies import Decision
 
 PERIOD_S = 1.0
@@ -30,11 +35,13 @@ class Decided:
 
 
 @dataclass(slots=True)
-class _Hold:
-    """The forwarder waits to submit silence."""
+class _Wait:
+    """The server waits to submit silence."""
 
     until_s: float
     submissions: int
+    holds_back: bool
+    """Nothing goes out before its end."""
 
 
 class StepLoop:
@@ -42,7 +49,7 @@ class StepLoop:
 
     Args:
         decision_s: model time a unit takes.
-        continues: the server makes silence (protocol.md 6.5).
+        continuation: when the server makes silence (protocol.md 6.5).
         decide: called once a unit in order, when its model time is over.
         forward: called once a decided unit in order; true when its turn goes on, so that silence would follow.
         input_waits: samples are buffered.
@@ -53,7 +60,7 @@ class StepLoop:
         self,
         *,
         decision_s: float,
-        continues: bool,
+        continuation: Continuation,
         decide: Callable[[int, Submission], Decision],
         forward: Callable[[Decided], bool],
         input_waits: Callable[[], bool],
@@ -61,7 +68,7 @@ class StepLoop:
         withheld: Callable[[], None] = lambda: None,
     ) -> None:
         self._decision_s = decision_s
-        self._continues = continues
+        self.continuation = continuation
         self._decide = decide
         self._forward = forward
         self._input_waits = input_waits
@@ -70,7 +77,8 @@ class StepLoop:
         self._computing: deque[tuple[float, Submission]] = deque()
         self._out: deque[Decided] = deque()
         self._free_at_s = 0.0
-        self._hold: _Hold | None = None
+        self._wait: _Wait | None = None
+        self._submitted_s = 0.0
         self._stopped = False
         self.silence_off = False
         """A fault has switched the server's silence off: an open reply stands still until input comes."""
@@ -80,6 +88,7 @@ class StepLoop:
     def submit(self, submission: Submission, now_s: float) -> None:
         """Queue a unit behind those being computed."""
         self.submissions += 1
+        self._submitted_s = now_s
         self._free_at_s = max(self._free_at_s, now_s) + self._decision_s
         self._computing.append((self._free_at_s, submission))
 
@@ -88,10 +97,10 @@ class StepLoop:
         if self._stopped:
             return None
         decided_s = self._computing[0][0] if self._computing else None
-        held_s = self._hold.until_s if self._hold else None
-        if decided_s is None or held_s is None:
-            return held_s if decided_s is None else decided_s
-        return min(decided_s, held_s)
+        waits_s = self._wait.until_s if self._wait else None
+        if decided_s is None or waits_s is None:
+            return waits_s if decided_s is None else decided_s
+        return min(decided_s, waits_s)
 
     def advance(self, now_s: float) -> None:
         """Do everything that is due."""
@@ -101,19 +110,18 @@ class StepLoop:
                 index = self.decided
                 self.decided += 1
                 self._out.append(Decided(index, submission, self._decide(index, submission)))
-            elif self._hold is not None:
-                if self._hold.until_s > now_s:
-                    return
-                self._end_hold(self._hold, now_s)
-            elif self._out:
-                goes_on = self._forward(self._out.popleft())
-                if goes_on and self._continues and not self._input_waits():
-                    if self.silence_off:
-                        self._withheld()
-                        continue
-                    self._hold = _Hold(now_s + PERIOD_S, self.submissions)
+            elif self._wait is not None and self._wait.until_s <= now_s:
+                self._end_wait(self._wait, now_s)
+            elif self._out and not (self._wait is not None and self._wait.holds_back):
+                if self._forward(self._out.popleft()):
+                    self._continue(now_s)
             else:
                 return
+
+    @property
+    def queued_commits(self) -> int:
+        """Commits whose unit the model has not decided."""
+        return sum(submission.cause == "commit" for _, submission in self._computing)
 
     def stop(self) -> None:
         """The session is over: undecided and unsent units are dropped without an event (protocol.md 3.3)."""
@@ -121,11 +129,23 @@ class StepLoop:
 
     def release(self) -> None:
         """The reply that a wait was for is gone: what waits behind it goes out at the next `advance`."""
-        self._hold = None
+        self._wait = None
 
-    def _end_hold(self, hold: _Hold, now_s: float) -> None:
-        self._hold = None
-        if hold.submissions != self.submissions or self._input_waits():
+    def _continue(self, now_s: float) -> None:
+        """A speaking segment ended and its turn goes on."""
+        in_flight = self.continuation == "cadence" and bool(self._computing or self._out)
+        if self.continuation == "none" or in_flight or self._input_waits():
+            return
+        if self.silence_off:
+            self._withheld()
+            return
+        holds_back = self.continuation == "after-segment"
+        from_s = now_s if holds_back else self._submitted_s
+        self._wait = _Wait(from_s + PERIOD_S, self.submissions, holds_back)
+
+    def _end_wait(self, wait: _Wait, now_s: float) -> None:
+        self._wait = None
+        if wait.submissions != self.submissions or self._input_waits():
             return
         if self.silence_off:
             self._withheld()

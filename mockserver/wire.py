@@ -29,7 +29,29 @@ ALIASES: Mapping[str, str] = {
 }
 """Accepted spellings, normalised before processing (protocol.md 5.7)."""
 
-_SERVER_ERRORS = frozenset({"internal_error", "runtime_append_failed", "runtime_append_task_failed"})
+_SERVER_ERRORS = frozenset(
+    {
+        "runtime_open_failed",
+        "runtime_open_unsupported",
+        "server_vad_unavailable",
+        "server_vad_inference_failed",
+        "runtime_append_failed",
+        "runtime_append_task_failed",
+        "runtime_data_plane_stream_failed",
+        "runtime_data_plane_text_without_audio",
+        "runtime_signal_failed",
+        "runtime_abort_failed",
+        "runtime_close_failed",
+        "runtime_touch_failed",
+        "chat_error",
+        "response_error",
+        "commit_aborted",
+        "engine_error",
+        "realtime_input_failed",
+        "internal_error",
+    }
+)
+"""Codes of class S (protocol.md 11.2)."""
 _RATE_ERRORS = frozenset({"resource_exhausted", "duplex_session_busy"})
 
 
@@ -48,10 +70,12 @@ class End:
 
     Attributes:
         code: close frame; None: the TCP connection ends without one (protocol.md 1.4).
+        told: the close frame carries the reason.
     """
 
     code: int | None
     reason: str
+    told: bool = False
 
 
 @dataclass(slots=True)
@@ -100,7 +124,8 @@ class Refusal(Exception):
         section: the part of protocol.md that the client broke.
         param: the field at fault, where the server names it.
         echoes: the error carries the client's `event_id` (protocol.md 3.1).
-        fatal: the connection ends after the error.
+        fatal: the connection ends after the error, where it comes in the handshake.
+        harmless: protocol.md allows the client what is refused; it is no violation.
     """
 
     def __init__(
@@ -112,6 +137,7 @@ class Refusal(Exception):
         param: str | None = None,
         echoes: bool = False,
         fatal: bool = False,
+        harmless: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -120,6 +146,30 @@ class Refusal(Exception):
         self.param = param
         self.echoes = echoes
         self.fatal = fatal
+        self.harmless = harmless
+
+
+def told_value(value: Any) -> str:
+    """A client's value in a message, shortened."""
+    text = (
+        value
+        if type(value) is str
+        else repr(value)
+        if isinstance(value, int | float)
+        else type(value).__name__
+    )
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def must_echo(value: Any) -> None:
+    """Check that the server can send back what the client sent.
+
+    Raises Refusal: it is nested deeper than the server's own writer goes.
+    """
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        raise Refusal("bad_event", "nested too deeply", section="3.1", fatal=True) from None
 
 
 def error_event(
@@ -163,6 +213,11 @@ def decode(text: str | bytes) -> Event:
     if kind in ALIASES:
         event["type"] = ALIASES[kind]
     return event
+
+
+def close_reason(reason: str) -> bytes:
+    """A reason as it fits into a close frame: at most 123 bytes of whole characters (RFC 6455 5.5)."""
+    return reason.encode()[:123].decode(errors="ignore").encode()
 
 
 def encode(event: Event) -> bytes:

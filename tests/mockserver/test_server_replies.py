@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mockserver.profiles import DIALECT_N, PROFILES
 from scenarios.model import Reply
 
 CREATED_GROUP = [
@@ -261,8 +259,12 @@ def test_items_can_be_retrieved_truncated_and_deleted(talk: Any) -> None:
 
 
 def test_the_newer_dialect_is_data(talk: Any) -> None:
-    newer = replace(PROFILES["july"], name="newer", dialect=DIALECT_N, close_code=1000)
-    t = talk(TWO, profile=newer, query={}).open(extra_body={"auto_response": True}).append().until(5)
+    t = (
+        talk(TWO, profile="engine", query={"duplex": "1"})
+        .open(extra_body={"auto_response": True})
+        .append()
+        .until(5)
+    )
     t.send("playback.ack", response_id="r", played_ms=1).send("session.close")
 
     assert "response.output_audio.delta" in t.names
@@ -272,7 +274,6 @@ def test_the_newer_dialect_is_data(talk: Any) -> None:
 
 
 def test_an_idle_session_of_the_newer_dialect_is_dropped_without_an_event(talk: Any) -> None:
-    newer = replace(PROFILES["july"], name="newer", dialect=DIALECT_N, close_code=1000)
-    t = talk(profile=newer, query={}).open().forget().until(300)
+    t = talk(profile="engine", query={"duplex": "1"}).open().forget().until(300)
 
     assert (t.names, len(t.ends)) == ([], 1)
