@@ -86,8 +86,9 @@ class Conversation:
         if event is None:
             self.session.anomalies["unreadable_frame" if isinstance(frame, str) else "binary_frame"] += 1
             return
-        self.record.received(event)
-        changed = self.session.receive(event, asyncio.get_running_loop().time())
+        now_s = asyncio.get_running_loop().time()
+        self.record.received(event, now_s)
+        changed = self.session.receive(event, now_s)
         note_stats(self.session.responses, event)
         if self.session_id is None:
             self.session_id = session_id_of(event)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from client.responses import ResponseRecord
 from client.wire import Event, response_id_of
+
+_TELLING: Final = frozenset({"response_request_metrics", "vllm_omni", "metadata", "response"})
+"""Fields in which an event may tell; most events, acknowledgements above all, have none of them."""
 
 
 def note_stats(responses: Mapping[str, ResponseRecord], event: Event) -> None:
@@ -14,9 +17,7 @@ def note_stats(responses: Mapping[str, ResponseRecord], event: Event) -> None:
 
     Those of a `response.listen` are of its unit alone and are left out.
     """
-    if "response_request_metrics" not in event and not any(
-        name in event for name in ("vllm_omni", "metadata", "response")
-    ):
+    if event.keys().isdisjoint(_TELLING):
         return
     response = responses.get(response_id_of(event) or "")
     if response is None or event["type"] == "response.listen":

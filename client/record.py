@@ -73,21 +73,28 @@ class AttemptRecord:
         if self.observer is not None:
             self.tell("sent", type=name, detail=detail)
 
-    def received(self, event: Event) -> None:
+    def received(self, event: Event, now_s: float) -> None:
         """An event came."""
-        name = printable(event["type"], _TEXT_SHOWN)
-        delta = event.get("delta")
-        if isinstance(delta, str) and "audio.delta" not in name:
-            detail: Any = printable(delta, _TEXT_SHOWN)
-        elif name == "error":
-            detail = ": ".join(printable(part, _TEXT_SHOWN) for part in error_of(event))
-        else:
-            response_id = response_id_of(event)
-            detail = None if response_id is None else printable(response_id, _TEXT_SHOWN)
-        self.heard_s = asyncio.get_running_loop().time()
-        self._ring.append((self.heard_s, "received", name, detail))
+        self.heard_s = now_s
+        name = event["type"]
+        detail: Any = None
+        if name != "playback.acknowledged":  # most events of a session are these, and they tell nothing
+            name = printable(name, _TEXT_SHOWN)
+            detail = self._detail(name, event)
+        self._ring.append((now_s, "received", name, detail))
         if self.observer is not None:
             self.tell("received", type=name, detail=detail)
+
+    @staticmethod
+    def _detail(name: str, event: Event) -> str | None:
+        """What of an event helps who reads the trail: a text, an error, or whose it is."""
+        delta = event.get("delta")
+        if isinstance(delta, str) and "audio.delta" not in name:
+            return printable(delta, _TEXT_SHOWN)
+        if name == "error":
+            return ": ".join(printable(part, _TEXT_SHOWN) for part in error_of(event))
+        response_id = response_id_of(event)
+        return None if response_id is None else printable(response_id, _TEXT_SHOWN)
 
     def missed(self, late: DeadlineExceeded) -> None:
         """A deadline passed: look at the socket and say what it shows."""

@@ -195,10 +195,10 @@ def printable(value: Any, limit: int = MAX_TOLD) -> str:
 
     Surrogate pairs are joined, halves become U+FFFD; what is longer than `limit` characters is cut.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)
     if not isinstance(value, str):
-        return ""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return ""
+        value = str(value)
     text = value if len(value) <= limit else value[: limit - 3] + "..."
     return text if text.isascii() else mended(text)
 
