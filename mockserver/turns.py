@@ -70,9 +70,8 @@ def tell_listen(session: ServerSession, reason: str, *, by_model: bool = True) -
 
 
 def silence_withheld(session: ServerSession) -> None:
-    """A fault kept silence back. While the clip streams its next unit would have come first; after the commit nothing
-    else would."""
-    if session.input.commits and session.response is not None:
+    """The step loop would have made silence for the open reply, and a fault has switched it off."""
+    if session.response is not None:
         session.note(Withheld(session.response.id))
 
 

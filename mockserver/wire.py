@@ -107,7 +107,7 @@ class Received:
 
 @dataclass(slots=True)
 class Withheld:
-    """The server's own silence was due after the commit and switched off. Not on the wire; for faults."""
+    """The server's own silence was due and is switched off. Not on the wire; for faults."""
 
     response_id: str
     """Of the reply that stands still."""

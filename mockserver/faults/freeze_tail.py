@@ -23,15 +23,22 @@ class FreezeTail(Fault):
     name: ClassVar[str] = Spec.name
 
     def __init__(self, spec: Spec) -> None:
-        pass
+        self._still: str | None = None
 
     def begin(self, now_s: float) -> list[Action]:
         return [Silence(off=True)]
 
     def noted(self, output: Received | Unit | Withheld, now_s: float) -> list[Action]:
-        if not isinstance(output, Withheld):
+        if isinstance(output, Withheld):
+            self._still = output.response_id
+        elif isinstance(output, Unit):
+            self._still = None
+        session = self.session
+        # While the clip streams its next unit would have come first, and a residual is still to be decided.
+        waits = session.steps.next_s() is not None or not session.input.commits
+        if self._still is None or waits or session.response is None:
             return []
-        return [Observed({"withheld": "silence", "response_id": output.response_id, "at_s": now_s})]
+        return [Observed({"withheld": "silence", "response_id": self._still, "at_s": now_s})]
 
     def finish(self, now_s: float) -> list[Action]:
         return [Silence(off=False)]

@@ -14,9 +14,9 @@ from scenarios.faults_response import ListenPerPaddedUnit as Spec
 class ListenPerPaddedUnit(Fault):
     """Each padded unit is told with a `response.listen`, also while a reply is open.
 
-    Wire: for each unit that was decided from an append after the commit while a reply is open, a `response.listen`
-        without a response id goes out before what else the decision gives. (With nothing open the server sends
-        one of its own.) It ends nothing (protocol.md 7.1).
+    Wire: for each unit that was decided from an append after the commit and leaves a reply open, a
+        `response.listen` without a response id goes out before what else the decision gives. (With nothing open the
+        server sends one of its own.) It ends nothing (protocol.md 7.1).
     Parameters: none.
     Survive: it is no answer and no sign of life: the drain's window is not extended by what padding itself causes,
         and the open reply is still awaited.
