@@ -133,7 +133,7 @@ class ServerSession:
             self._ignore(text)
             return self._taken()
         self._lifetime.frame(now_s)
-        self._step(now_s)
+        self._step(now_s, before_input=True)
         event: Event = {}
         try:
             event = decode(text)
@@ -358,10 +358,10 @@ class ServerSession:
         taken, self._out = self._out, []
         return taken
 
-    def _step(self, now_s: float) -> None:
+    def _step(self, now_s: float, *, before_input: bool = False) -> None:
         self.now_s = now_s
         decided = self.steps.decided
-        self.steps.advance(now_s)
+        self.steps.advance(now_s, before_input=before_input)
         if self.steps.decided != decided:
             self._lifetime.active(now_s)
 

@@ -9,6 +9,8 @@ buffered at its end, or when the reply it was for was cancelled.
   nothing behind it goes out.
 * cadence: the wait ends one period after the last submission, holds nothing back, and is not entered while a unit is
   in flight.
+
+Input that is read at the very end of a wait comes before the silence.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from mockserver.replies import Decision
 
 PERIOD_S = 1.0
 """`chunk_period_ms` of every dialect."""
+CADENCE_SLACK_S = 0.02
+"""An append that is so much later than the cadence is still on time: a loaded machine does not decide who wins. The
+cadence itself stays one unit a period."""
 
 
 @dataclass(slots=True)
@@ -102,15 +107,21 @@ class StepLoop:
             return waits_s if decided_s is None else decided_s
         return min(decided_s, waits_s)
 
-    def advance(self, now_s: float) -> None:
-        """Do everything that is due."""
+    def advance(self, now_s: float, *, before_input: bool = False) -> None:
+        """Do everything that is due.
+
+        Args:
+            before_input: something was read at this time, and is handled next.
+        """
         while not self._stopped:
             if self._computing and self._computing[0][0] <= now_s:
                 submission = self._computing.popleft()[1]
                 index = self.decided
                 self.decided += 1
                 self._out.append(Decided(index, submission, self._decide(index, submission)))
-            elif self._wait is not None and self._wait.until_s <= now_s:
+            elif self._wait is not None and (
+                self._wait.until_s < now_s or (self._wait.until_s == now_s and not before_input)
+            ):
                 self._end_wait(self._wait, now_s)
             elif self._out and not (self._wait is not None and self._wait.holds_back):
                 if self._forward(self._out.popleft()):
@@ -140,8 +151,8 @@ class StepLoop:
             self._withheld()
             return
         holds_back = self.continuation == "after-segment"
-        from_s = now_s if holds_back else self._submitted_s
-        self._wait = _Wait(from_s + PERIOD_S, self.submissions, holds_back)
+        until_s = now_s + PERIOD_S if holds_back else self._submitted_s + PERIOD_S + CADENCE_SLACK_S
+        self._wait = _Wait(max(until_s, now_s), self.submissions, holds_back)
 
     def _end_wait(self, wait: _Wait, now_s: float) -> None:
         self._wait = None
@@ -151,6 +162,8 @@ class StepLoop:
             self._withheld()
         else:
             self.submit(self._new_silence(), now_s)
+            if not wait.holds_back:
+                self._submitted_s = max(wait.until_s, now_s) - CADENCE_SLACK_S
 
 
 def silence(epoch: int) -> Submission:
