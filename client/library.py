@@ -48,7 +48,9 @@ def missing(connection: type, connect: Callable[..., Any], closed: type) -> list
     if not keeps(connection, "connection_made", "transport"):
         lacks.append(f"{connection.__name__}.transport")
     lacks += [f"connect({name}=)" for name in CONNECT_OPTIONS if name not in parameters(connect)]
-    return lacks + [f"{closed.__name__}.{name}" for name in ("rcvd", "sent") if name not in parameters(closed)]
+    return lacks + [
+        f"{closed.__name__}.{name}" for name in ("rcvd", "sent") if name not in parameters(closed)
+    ]
 
 
 def check(version: str, connection: type, connect: Callable[..., Any], closed: type) -> None:
