@@ -103,3 +103,69 @@ JUDGE_DEFECTS: tuple[Defect, ...] = (
         first=("judge/content-four-requests[video-first]",),
     ),
 )
+
+OWN_JUDGE_DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        name="judge-first-line-silent",
+        about="leaves the trace line of a reply that it asks for again without the reason",
+        rewrites=(
+            Rewrite(
+                "client.judge.judge:Judge.judge",
+                "self.keep(exchange, str(error))",
+                "self.keep(exchange, None if asked == 1 else str(error))",
+            ),
+        ),
+        breaks=("R55",),
+        findings=("judge.trace",),
+        first=("judge/prose-once[temporal]",),
+    ),
+    Defect(
+        name="judge-failure-uncounted",
+        about="calls an evaluation completed though a judgement was lost",
+        rewrites=(
+            Rewrite(
+                "client.judge.evaluation:EvaluationResult.accuracy",
+                '"completed" if evaluated == total else "partial" if evaluated else "failed"',
+                '"completed"',
+            ),
+        ),
+        breaks=("R61",),
+        findings=("judge-conservation", "accuracy.status"),
+        first=("judge/prose-twice[chat]",),
+    ),
+    Defect(
+        name="judge-transport-untraced",
+        about="leaves no line for a try that got an HTTP error and is made again",
+        rewrites=(
+            Rewrite(
+                "client.judge.judge:Judge.request",
+                "self.keep_failed(question, error, answer, judge_retry, tries > 1)",
+                """
+                if wait_s is None:
+                    self.keep_failed(question, error, answer, judge_retry, tries > 1)
+                """,
+            ),
+        ),
+        breaks=("R58",),
+        findings=("judge-ledger", "judge.trace"),
+        first=("judge/overloaded[429]",),
+    ),
+    Defect(
+        name="judge-clamps",
+        about="takes the nearest allowed score for one that is out of range",
+        rewrites=(
+            Rewrite(
+                "client.judge.parsing:number_of",
+                """
+                if not field.low <= number <= field.high:
+                    raise ReplyError(f"{told} is out of range; allowed: {field.allowed}")
+                """,
+                "number = max(float(field.low), min(number, float(field.high)))",
+            ),
+        ),
+        breaks=("R52", "R54", "R60"),
+        findings=("judge-ledger", "judge.reasks"),
+        first=("judge/invalid-field[out-of-range]",),
+    ),
+)
+"""Defects of our own; see conformance/defects/own.py."""

@@ -5,6 +5,7 @@ Without them some requirements would never be seen to fail (design.md section 8)
 
 from __future__ import annotations
 
+from conformance.defects.judging import OWN_JUDGE_DEFECTS
 from conformance.defects.model import Defect
 from conformance.defects.rewrite import Rewrite
 
@@ -292,4 +293,4 @@ _DRAIN: tuple[Defect, ...] = (
     ),
 )
 
-OWN_DEFECTS: tuple[Defect, ...] = (*_TEARDOWN, *_RETRYING, *_DRAIN)
+OWN_DEFECTS: tuple[Defect, ...] = (*_TEARDOWN, *_RETRYING, *_DRAIN, *OWN_JUDGE_DEFECTS)
