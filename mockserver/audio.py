@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,6 +51,24 @@ _G711: Mapping[str, npt.NDArray[np.float32]] = {"g711_ulaw": _ulaw_table(), "g71
 def model_samples(count: int, rate_hz: int) -> int:
     """Samples at the model's rate that `count` samples at `rate_hz` become; each append is resampled on its own."""
     return count if rate_hz == MODEL_RATE_HZ else round(count * MODEL_RATE_HZ / rate_hz)
+
+
+def read_wav(data: bytes) -> tuple[bytes, int]:
+    """The samples of a WAV file of PCM16, channels averaged.
+
+    Returns: mono PCM16LE, and its rate in Hz.
+    Raises ValueError: it is no such file.
+    """
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            if file.getsampwidth() != 2:
+                raise ValueError(f"a WAV of {8 * file.getsampwidth()} bits a sample")
+            channels, rate_hz = file.getnchannels(), file.getframerate()
+            samples = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
+    except (wave.Error, EOFError) as error:
+        raise ValueError(f"no WAV file: {error}") from None
+    whole = samples[: len(samples) // channels * channels].reshape(-1, channels)
+    return whole.mean(axis=1).astype("<i2").tobytes(), rate_hz
 
 
 def loudness(data: bytes, fmt: str) -> float:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pybase64
+
 from mockserver import opening, turns
 from mockserver.appends import read_append
+from mockserver.audio import read_wav
 from mockserver.input_buffer import InputBuffer
-from mockserver.wire import Event, Received, Refusal
+from mockserver.wire import Event, Received, Refusal, decode_base64
 
 if TYPE_CHECKING:
     from mockserver.session import ServerSession
@@ -110,6 +113,24 @@ def append(session: ServerSession, event: Event, now_s: float) -> None:
         session.submit(unit, now_s)
 
 
+def chunk(session: ServerSession, event: Event, now_s: float) -> None:
+    """`input.audio.append` and `push_chunk`, appends whose format is WAV unless they name one (5.7)."""
+    if not session.dialect.audio_aliases:
+        session.note_received(event)
+        raise Refusal("unknown_event", f"Unknown event: {event['type']}", section="5.7")
+    plain = {**event, "type": "input_audio_buffer.append"}
+    if not (event.get("format") or event.get("input_audio_format")):
+        audio = event.get("audio") or event.get("delta")
+        try:
+            data, _ = decode_base64(audio if isinstance(audio, str) else "")
+            pcm, plain["sample_rate_hz"] = read_wav(data)
+        except ValueError as error:
+            session.note(Received("input_audio_buffer.append", {"audio": "(unread)"}))
+            raise Refusal("bad_audio", f"audio cannot be decoded: {error}", section="5.7") from None
+        plain |= {"audio": pybase64.b64encode(pcm).decode(), "format": "pcm16"}
+    append(session, plain, now_s)
+
+
 def commit(session: ServerSession, event: Event, now_s: float) -> None:
     """`input_audio_buffer.commit`: nothing, only non-speech, or speech with and without a residual (5.5)."""
     if not session.input.heard:
@@ -196,6 +217,8 @@ def text_append(session: ServerSession, event: Event, now_s: float) -> None:
 INPUT_HANDLERS: Mapping[str, Handler] = {
     "session.update": session_update,
     "input_audio_buffer.append": append,
+    "input.audio.append": chunk,
+    "push_chunk": chunk,
     "input_audio_buffer.commit": commit,
     "input.commit": input_commit,
     "input_audio_buffer.clear": clear,

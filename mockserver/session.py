@@ -13,7 +13,7 @@ from mockserver import opening, turns
 from mockserver.admission import Slots
 from mockserver.capabilities import Config
 from mockserver.conversation import Conversation
-from mockserver.inbound import INPUT_HANDLERS, Handler, InputState
+from mockserver.inbound import INPUT_HANDLERS, Handler, InputState, append, chunk
 from mockserver.input_buffer import Submission
 from mockserver.input_clock import CLOCKED, InputClock
 from mockserver.lifetime import LEASE_EVENTS, Lifetime
@@ -308,7 +308,7 @@ class ServerSession:
             raise Refusal("unknown_event", f"Unknown event: {told_value(name)}", section="3.1")
         if name in LEASE_EVENTS:
             self._lifetime.active(now_s)
-        if name != "input_audio_buffer.append":  # tells its own line, with its media hashed
+        if handler not in (append, chunk):  # they tell their own line, with their media hashed
             self.note_received(event)
         if self.clock is None or name not in CLOCKED:
             handler(self, event, now_s)

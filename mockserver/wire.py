@@ -24,10 +24,8 @@ ALIASES: Mapping[str, str] = {
     "audio.playback_ack": "playback.ack",
     "input_text.append": "input.text.append",
     "push_text": "input.text.append",
-    "input.audio.append": "input_audio_buffer.append",
-    "push_chunk": "input_audio_buffer.append",
 }
-"""Accepted spellings, normalised before processing (protocol.md 5.7)."""
+"""Spellings that every dialect accepts, normalised before processing (protocol.md 5.7)."""
 
 _SERVER_ERRORS = frozenset(
     {

@@ -201,3 +201,32 @@ def test_a_second_of_any_format_is_a_unit(talk: Any, fmt: str, rate_hz: int, sec
     t = talk().open().append(audio=audio, format=fmt, sample_rate_hz=rate_hz).until(2)
 
     assert t.units == ["append listen"]
+
+
+def _wav(seconds: float, *, rate_hz: int = 8_000, channels: int = 2) -> str:
+    import base64
+    import io
+    import wave
+
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(channels)
+        out.setsampwidth(2)
+        out.setframerate(rate_hz)
+        out.writeframes(b"\x00\x10" * int(seconds * rate_hz) * channels)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+@pytest.mark.parametrize("name", ["input.audio.append", "push_chunk"])
+def test_the_older_aliases_of_append_take_a_wav_unless_they_name_a_format(talk: Any, name: str) -> None:
+    t = talk().open().send(name, audio=_wav(1.0)).send(name, audio="AAA=" * 1, format="pcm16").until(1)
+
+    assert t.names.count(STARTED) == 1
+    assert t.units == ["append listen"]
+    assert t.session.input.buffer.samples == 1
+    assert t.errors == []
+
+
+@pytest.mark.parametrize("audio", [None, "AAA=", "UklGRiQAAABXQVZF"])
+def test_an_alias_without_a_wav_is_bad_audio(talk: Any, audio: Any) -> None:
+    assert talk().open().send("push_chunk", audio=audio).errors == ["bad_audio"]
