@@ -65,9 +65,10 @@ from client.cli_options import (
 
 if TYPE_CHECKING:
     from client.dataset import Dataset
-    from client.judge.evaluation import EvaluationResult
+    from client.judge.evaluation import EvaluationResult, EvaluationSettings
     from client.judge.settings import JudgeSettings
     from client.run_result import RunResult
+    from client.run_settings import RunSettings
     from client.settings import SessionSettings
     from client.summary import Verdict
 
@@ -209,6 +210,7 @@ class WholeRun:
         from client.clips import FrameStore
         from client.response_root import locked, new_run_folder, resumed_folder
 
+        self.check(root)
         with locked(root):
             folder = resumed_folder(root, resume) if resume is not None else new_run_folder(root)
             complain(f"run folder: {folder} (after an interruption: --resume {folder.name})")
@@ -219,13 +221,19 @@ class WholeRun:
                 judged, interrupted = self.evaluate(folder, store)
             return self.tell(folder, result, judged, interrupted)
 
-    def generate(self, folder: Path, store: Any) -> tuple[RunResult, bool]:
-        """Run the sessions. Returns the result and whether it was interrupted."""
-        import asyncio
+    def check(self, root: Path) -> None:
+        """Look at all settings before a folder is made. Raises RunError, EvaluationError."""
+        from client.judge.evaluation import Evaluation
+        from client.run import Run
 
-        from client.run import Run, RunSettings
+        Run([], self.run_settings(root))
+        Evaluation([], self.evaluation_settings(root))
 
-        settings = RunSettings(
+    def run_settings(self, folder: Path) -> RunSettings:
+        """How the sessions are run."""
+        from client.run import RunSettings
+
+        return RunSettings(
             self.session,
             folder,
             self.concurrency,
@@ -233,9 +241,30 @@ class WholeRun:
             warmups=self.warmups,
             stop_when_away=True,
         )
+
+    def evaluation_settings(self, folder: Path) -> EvaluationSettings:
+        """How the answers are judged."""
+        from client.compare import EVALUATION
+        from client.judge.evaluation import EvaluationSettings
+
+        return EvaluationSettings(
+            self.judge,
+            folder,
+            folder / EVALUATION,
+            workers=self.workers,
+            allow_invalid_clock=self.invalid_clock,
+            count_late=self.judge_late,
+        )
+
+    def generate(self, folder: Path, store: Any) -> tuple[RunResult, bool]:
+        """Run the sessions. Returns the result and whether it was interrupted."""
+        import asyncio
+
+        from client.run import Run
+
         samples = [PlannedSample(sample, self.session.fps, store) for sample in self.chosen.samples]
         with progress_of(len(samples), self.as_json) as progress:
-            run = Run(samples, settings, progress=progress)
+            run = Run(samples, self.run_settings(folder), progress=progress)
             try:
                 asyncio.run(run.run())
             except KeyboardInterrupt:
@@ -244,18 +273,7 @@ class WholeRun:
 
     def evaluate(self, folder: Path, store: Any) -> tuple[EvaluationResult, bool]:
         """Judge what was published, after the timed window."""
-        from client.compare import EVALUATION
-        from client.judge.evaluation import EvaluationSettings
-
-        settings = EvaluationSettings(
-            self.judge,
-            folder,
-            folder / EVALUATION,
-            workers=self.workers,
-            allow_invalid_clock=self.invalid_clock,
-            count_late=self.judge_late,
-        )
-        return judge_all(self.chosen, settings, store, self.as_json)
+        return judge_all(self.chosen, self.evaluation_settings(folder), store, self.as_json)
 
     def tell(
         self, folder: Path, result: RunResult, judged: EvaluationResult | None, interrupted: bool
