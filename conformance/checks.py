@@ -247,12 +247,12 @@ _COUNTED = (
 
 
 def wire_counts(observation: Observation) -> dict[str, int | None]:
-    """What the server saw over the whole scenario, as `expect.wire` counts it."""
+    """What the server saw while the scenario was played, as `expect.wire` counts it."""
     counts = dict.fromkeys(_COUNTED, 0)
     connections = observation.connections
     committed: set[int] = set()
     closing: set[int] = set()
-    for entry in observation.entries:
+    for entry in observation.entries_in_time:
         if entry.kind != "received":
             continue
         if entry.name == "input_audio_buffer.append":

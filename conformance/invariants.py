@@ -193,7 +193,7 @@ def append_before_commit(observation: Observation) -> Iterator[Finding]:
     committed: set[int] = set()
     names = {c.number: c.sample for c in observation.connections}
     period_bytes = 1000 * PCM_BYTES_PER_MS
-    for entry in observation.entries:
+    for entry in observation.entries_in_time:
         if entry.kind != "received" or entry.connection in committed:
             continue
         if entry.name == "input_audio_buffer.append":
@@ -233,7 +233,7 @@ def padding_off_beat(observation: Observation) -> Iterator[Finding]:
     previous: dict[int, float] = {}
     committed: set[int] = set()
     open_since: dict[int, float] = {}
-    for entry in observation.entries:
+    for entry in observation.entries_in_time:
         number = entry.connection
         if number in stalled:
             continue

@@ -96,6 +96,11 @@ class Observation:
     """What was judged; None: the scenario has no judge."""
     harness_errors: list[str] = field(default_factory=list)
 
+    @property
+    def entries_in_time(self) -> list[Entry]:
+        """Without the backlog of a held socket, which the server read only after the faults were released."""
+        return [entry for entry in self.entries if not entry.data.get("after_release")]
+
 
 def read_json(path: Path) -> tuple[Any, str]:
     """A JSON file's value and, when it is there but cannot be read, why."""

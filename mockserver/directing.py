@@ -15,4 +15,4 @@ def direct(session: ServerSession, action: Script) -> None:
     elif isinstance(action, Silence):
         session.steps.silence_off = action.off
     else:
-        session.script.add(ExtraReply(action.text, action.units, action.audio_ms))
+        session.script.add(ExtraReply(action.from_unit, action.text, action.units, action.audio_ms))

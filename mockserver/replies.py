@@ -27,12 +27,12 @@ class ReplySpec(Protocol):
 
 @dataclass(frozen=True)
 class ExtraReply:
-    """A reply that nobody scripted for a unit: it begins on the next one decided while nothing is being said."""
+    """A reply that is added while the session runs; it waits until no other speaks."""
 
+    starts_at_unit: int
     text: str
     units: int
     audio_ms: int
-    starts_at_unit: int = 0
     ends: bool = True
     status: str = "completed"
 
@@ -90,7 +90,7 @@ class ReplyScript:
             self._begin(self._next)
             self._next += 1
             starts = True
-        if self._active is None and self._extra:
+        if self._active is None and self._extra and self._replies[self._extra[0]].starts_at_unit <= index:
             self._begin(self._extra.pop(0))
             starts = True
         if self._active is None:
@@ -106,7 +106,7 @@ class ReplyScript:
         )
 
     def add(self, reply: ExtraReply) -> None:
-        """One more reply, begun on the next decided unit on which no other speaks."""
+        """One more reply, begun on the first unit at or after its own on which no other speaks."""
         self._replies.append(reply)
         self._extra.append(len(self._replies) - 1)
 

@@ -52,7 +52,7 @@ class ExtraReplyInPadding(FaultBase):
     layer: ClassVar[Layer] = Layer.RESPONSE
     takes_trigger: ClassVar[bool] = False
     after_units: Annotated[int, Field(ge=1)] = 1
-    """It begins on this padded unit decided while nothing is open, counted from 1."""
+    """It begins on this padded unit of those that came in with no reply open, counted from 1."""
     text: str = "Nobody asked for this."
     """Its transcript."""
     units: Annotated[int, Field(ge=1)] = 1

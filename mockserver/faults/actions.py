@@ -225,8 +225,9 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Speak:
-    """The model begins a reply on the next decided unit."""
+    """The model begins a reply on the first unit, counted from 0, on which no other speaks."""
 
+    from_unit: int
     text: str
     units: int
     audio_ms: int

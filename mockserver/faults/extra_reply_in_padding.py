@@ -13,8 +13,8 @@ from scenarios.faults_response import ExtraReplyInPadding as Spec
 class ExtraReplyInPadding(Fault):
     """A reply that the clip did not cause begins in the silence after the commit.
 
-    Wire: on the chosen padded unit, counted over those that were decided after the commit with no reply open, the
-        model begins to speak; the reply runs like any other. Observed at its `response.created`.
+    Wire: on the chosen padded unit, counted over those that came in after the commit with no reply open, the model
+        begins to speak; the reply runs like any other. Observed at its `response.created`.
     Parameters: `after_units` (which padded unit, count from 1), `text`, `units` (decided units), `audio_ms`
         (milliseconds a unit).
     Survive: it is late, so its sentences are kept apart from the answer; the drain waits for its end all the same.
@@ -39,9 +39,9 @@ class ExtraReplyInPadding(Fault):
                 return []
             self._padded += 1
             if self._padded == self._spec.after_units:
-                # Asked for as its unit comes in, decided with that unit.
                 self._asked = True
-                return [Speak(self._spec.text, self._spec.units, self._spec.audio_ms)]
+                spec, unit = self._spec, self.session.steps.submissions - 1
+                return [Speak(unit, spec.text, spec.units, spec.audio_ms)]
         return []
 
     def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:

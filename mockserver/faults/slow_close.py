@@ -23,11 +23,16 @@ class SlowClose(Fault):
 
     def __init__(self, spec: Spec) -> None:
         self._delay_s = spec.delay_s
-        self._waiting = False
+        self._due_s: float | None = None
 
     def control(self, output: Control, now_s: float) -> list[Action] | None:
-        if not isinstance(output, CloseTcp) or self._waiting:
+        if not isinstance(output, CloseTcp):
             return None
-        self._waiting = True
+        if self._due_s is None:
+            self._due_s = now_s + self._delay_s
+        # The end may be asked for again, after a close frame of the client: it is due when it was.
+        left_s = self._due_s - now_s
+        if left_s <= 0:
+            return None
         evidence = {"withheld": "FIN", "withheld_s": self._delay_s, "at_s": now_s}
-        return [Wait(self._delay_s), Observed(evidence), output]
+        return [Wait(left_s), Observed(evidence), output]
