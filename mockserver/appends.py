@@ -7,7 +7,7 @@ from typing import Any
 
 from mockserver.audio import INPUT_FORMATS, RATES_HZ, SAMPLE_BYTES, digest, loudness, model_samples
 from mockserver.capabilities import Config, format_name
-from mockserver.wire import Event, Refusal, decode_base64
+from mockserver.wire import Event, Refusal, decode_base64, told_value
 
 MAX_FRAMES = 2
 MAX_FRAME_CHARS = 4_000_000
@@ -71,13 +71,16 @@ def read_append(event: Event, config: Config) -> Append:
     fmt = INPUT_FORMATS.get(format_name(asked) or config.input_format)
     if fmt is None:
         raise Refusal(
-            "unsupported_audio_format", f"Unsupported input_audio_format: {asked}", section="5.1", echoes=True
+            "unsupported_audio_format",
+            f"Unsupported input_audio_format: {told_value(asked)}",
+            section="5.1",
+            echoes=True,
         )
     rate = event.get("sample_rate_hz") or event.get("sample_rate") or config.input_rate_hz
     if not _is_number(rate) or int(rate) not in RATES_HZ:
         raise Refusal(
             "bad_event",
-            f"sample_rate_hz must be 8000 to 192000: {rate}",
+            f"sample_rate_hz must be 8000 to 192000: {told_value(rate)}",
             section="5.1",
             param="sample_rate_hz",
             echoes=True,
@@ -89,8 +92,9 @@ def read_append(event: Event, config: Config) -> Append:
     if append.audio:
         told["audio_sha"] = digest(append.audio)
     for key in ("audio_end_ms", "duration_ms", "is_speech"):
-        if key in event:
-            told[key] = event[key]
+        value = event.get(key)
+        if isinstance(value, int | float):
+            told[key] = value
     frames = event.get("video_frames")
     if frames is not None:
         _read_frames(append, frames, event.get("max_slice_nums"))
@@ -117,7 +121,7 @@ def _read_audio(append: Append, audio: Any) -> None:
 def _read_frames(append: Append, frames: Any, max_slice_nums: Any) -> None:
     problem = None
     if max_slice_nums not in (None, 1) or isinstance(max_slice_nums, bool):
-        problem = f"max_slice_nums must be null or 1: {max_slice_nums!r}"
+        problem = f"max_slice_nums must be null or 1: {told_value(max_slice_nums)}"
     elif not isinstance(frames, list):
         problem = f"video_frames must be a list: {type(frames).__name__}"
     elif sum(frame is not None for frame in frames) > MAX_FRAMES:

@@ -8,9 +8,11 @@ from typing import Any
 
 from mockserver.audio import INPUT_FORMATS, OUTPUT_FORMATS
 from mockserver.profiles import Dialect
-from mockserver.wire import Event, Refusal
+from mockserver.wire import Event, Refusal, told_value
 
 CHUNK_PERIOD_MS = 1000
+MAX_NUMBER = 2.0**53
+"""No setting of a session is larger; larger ones are cut to it."""
 SERVER_OWNED = frozenset(
     {
         "duplex_stage_sampling_params",
@@ -130,7 +132,9 @@ def _object(value: Any) -> Event:
 
 def _number(source: Mapping[str, Any], key: str, default: float) -> float:
     value = source.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return default
+    return float(max(-MAX_NUMBER, min(MAX_NUMBER, value)))
 
 
 def read_config(session: Event, *, dialect: Dialect, query_model: str | None, native_default: bool) -> Config:
@@ -152,7 +156,10 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
     if name_in not in INPUT_FORMATS or name_out not in OUTPUT_FORMATS:
         bad = name_in if name_in not in INPUT_FORMATS else name_out
         raise Refusal(
-            "unsupported_audio_format", f"Unsupported audio format: {bad}", section="4.1", echoes=True
+            "unsupported_audio_format",
+            f"Unsupported audio format: {told_value(bad)}",
+            section="4.1",
+            echoes=True,
         )
     _refuse_detection(session.get("turn_detection", audio_in.get("turn_detection")), dialect)
     for key in SERVER_OWNED & extra.keys():

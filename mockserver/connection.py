@@ -51,6 +51,8 @@ from mockserver.wire_out import WireOut
 
 CLOSE_REPLY_S = 10.0
 """How long the client may take to answer a close frame."""
+MAX_UNREAD_OUTPUT_BYTES = 64 * 1024 * 1024
+"""A client that leaves more of the server's output unread is reset: what it sends must not fill the memory."""
 WITHHELD_FOR_S = 1.0
 """A wait cut short by the client has bitten when it lasted this long."""
 
@@ -242,6 +244,8 @@ class Connection:
                 self._wire.flush()
                 self._carry_out(run, action)
         self._wire.flush()
+        if self._transport.get_write_buffer_size() > MAX_UNREAD_OUTPUT_BYTES:
+            self._drop_unread()
 
     def _carry_out(self, run: FaultRun, action: Action) -> None:
         if isinstance(action, Observed):
@@ -349,6 +353,14 @@ class Connection:
             proof = self._wire.reset()
             if proof is not None:
                 run.observe(proof)
+
+    def _drop_unread(self) -> None:
+        if not self._transport.is_closing():
+            unread_bytes = self._transport.get_write_buffer_size()
+            data = {"section": "1.3", "rule": "output-unread", "detail": f"{unread_bytes} bytes"}
+            self._note("violation", "output-unread", data)
+            self._ended("server", "reset")
+            self._wire.reset()
 
     # -- the one place that waits
 

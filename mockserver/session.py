@@ -328,7 +328,9 @@ class ServerSession:
             event = {"type": "(unreadable)"}
         if self.state == "closed":
             self._out.append(Received(event["type"], {"after_close": True}))
-            self._out.append(Violation("10.1", "after-close", f"{event['type']} after session.close"))
+            self._out.append(
+                Violation("10.1", "after-close", f"{told_value(event['type'])} after session.close")
+            )
         else:
             self._out.append(Received(event["type"], {"ignored": True}))
 

@@ -13,7 +13,7 @@ from mockserver.appends import Append
 from mockserver.input_buffer import UNIT_SAMPLES
 from mockserver.playback import Ledger
 from mockserver.profiles import Dialect
-from mockserver.wire import Event, Violation
+from mockserver.wire import Event, Violation, told_value
 
 _NUMBERS = ("duration_ms", "audio_duration_ms", "audio_end_ms", "audio_start_ms", "speech_probability")
 _BOOLS = ("is_speech", "speech", "force_listen")
@@ -135,15 +135,21 @@ class StrictReader:
         played = event.get("played_ms", event.get("audio_ms"))
         for key, value in (("played_ms", played), ("committed_ms", event.get("committed_ms", 0))):
             if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-                found.append(Violation("8.1", "ack-position", f"{key}: {value!r}"))
+                found.append(Violation("8.1", "ack-position", f"{key}: {told_value(value)}"))
         for key, value in (("response_id", response_id), ("item_id", item_id)):
             if value is not None and type(value) is not str:
                 found.append(Violation("8.1", "wrong-type", f"{key}: {type(value).__name__}"))
         if type(response_id) is str:
             if type(item_id) is str and item_id != f"item_{response_id}":
-                found.append(Violation("8.1", "ack-ids-disagree", f"response {response_id}, item {item_id}"))
+                found.append(
+                    Violation(
+                        "8.1",
+                        "ack-ids-disagree",
+                        f"response {told_value(response_id)}, item {told_value(item_id)}",
+                    )
+                )
             if not ledger.knows(response_id):
-                found.append(Violation("8.1", "ack-of-unknown-response", response_id))
+                found.append(Violation("8.1", "ack-of-unknown-response", told_value(response_id)))
         elif type(item_id) is str and not ledger.knows(item_id.removeprefix("item_")):
-            found.append(Violation("8.1", "ack-of-unknown-response", item_id))
+            found.append(Violation("8.1", "ack-of-unknown-response", told_value(item_id)))
         return found

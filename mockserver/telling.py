@@ -17,6 +17,11 @@ _SKIPPED = frozenset(
 )
 
 
+_PLAIN = frozenset({int, float, bool, type(None)})
+MAX_TOLD_CHARS = 2_000
+MAX_TOLD_ENTRIES = 100
+
+
 @lru_cache(maxsize=64)
 def _audio(delta: str) -> tuple[int | None, str]:
     try:
@@ -27,14 +32,29 @@ def _audio(delta: str) -> tuple[int | None, str]:
 
 
 def told_received(event: Event) -> dict[str, Any]:
-    """The journal's line for a client event other than an append."""
-    data = {key: value for key, value in event.items() if key != "type"}
-    session = data.get("session")
-    if isinstance(session, dict) and isinstance(session.get("ref_audio"), str):
-        data["session"] = {**session, "ref_audio": f"({len(session['ref_audio'])} characters)"}
-    if isinstance(data.get("ref_audio"), str):
-        data["ref_audio"] = f"({len(data['ref_audio'])} characters)"
-    return data
+    """The journal's line for a client event other than an append: long texts by their length, deep values cut."""
+    return {
+        key: value if type(value) in _PLAIN else _shortened(value, 4)
+        for key, value in event.items()
+        if key != "type"
+    }
+
+
+def _shortened(value: Any, levels: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= MAX_TOLD_CHARS else f"({len(value)} characters)"
+    if not isinstance(value, dict | list):
+        return value
+    if levels == 0 or len(value) > MAX_TOLD_ENTRIES:
+        return f"({len(value)} entries)"
+    if isinstance(value, list):
+        return [_shortened(inner, levels - 1) for inner in value]
+    return {
+        _shortened(key, 0): f"({len(inner)} characters)"
+        if key == "ref_audio" and isinstance(inner, str)
+        else _shortened(inner, levels - 1)
+        for key, inner in value.items()
+    }
 
 
 def told(event: Event) -> Mapping[str, Any]:

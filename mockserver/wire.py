@@ -165,7 +165,7 @@ def must_echo(value: Any) -> None:
     Raises Refusal: it is nested deeper than the server's own writer goes.
     """
     try:
-        orjson.dumps(value)
+        orjson.dumps([[[[value]]]])  # as deep as it may stand in an event
     except TypeError:
         raise Refusal("bad_event", "nested too deeply", section="3.1", fatal=True) from None
 
