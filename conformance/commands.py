@@ -206,6 +206,24 @@ def schema() -> None:
 
 
 @app.command()
+def faults(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Default: all faults.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As docs/faults.md.")] = False,
+) -> None:
+    """List what can go wrong on purpose, with parameters and units."""
+    from conformance.fault_list import show
+    from conformance.options import ConfigurationError
+
+    try:
+        print(show(names or [], json=json, markdown=markdown))
+    except ConfigurationError as error:
+        raise _fail(str(error)) from None
+
+
+@app.command()
 def serve(
     scenario: Annotated[
         str | None, typer.Option(help="Play this scenario (id or file) on every connection.")
