@@ -87,6 +87,8 @@ def write_whole(path: Path, content: Any) -> None:
     try:
         part.write_bytes(text.encode("utf-8", "replace") + b"\n")
         part.replace(path)
+    except OSError as error:  # a disk that is full in the middle names no file
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         part.unlink(missing_ok=True)
 

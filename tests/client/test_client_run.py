@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from client.settings import SessionSettings
 from conformance.clock import run_virtual
 from mockserver.app import MockServer
 from scenarios.faults import FaultBase, NeverDone
+from scenarios.faults_session import IgnoreClose
 from scenarios.model import Reply
 
 VOICE = ReferenceVoice("data:audio/wav;base64,AAAA", "ab")
@@ -287,7 +290,6 @@ def test_a_sample_that_cannot_be_prepared_fails_alone_without_a_session(
 
 
 def test_preparing_does_not_stop_the_loop(bench: Bench) -> None:
-    import threading
 
     loops: list[int] = []
 
@@ -526,3 +528,118 @@ def test_a_killed_run_leaves_only_whole_files_and_resumes_where_it_ended(
     assert outcomes(result) == ["skipped_finished"] * 2 + ["published"] * 2
     assert (bench.connections, result.to_json()["finished"]) == (2, 4)
     assert not [name for name in bench.files() if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("defer", [False, True])
+def test_a_complete_reply_whose_close_stalls_is_published_from_one_session(bench: Bench, defer: bool) -> None:
+    result = bench.run(clips(1), faults=[IgnoreClose()], defer_artifacts=defer)
+
+    assert (outcomes(result), bench.connections, result.completed) == (["published"], 1, 1)
+    metadata = json.loads((bench.root / "RTD_OCR/1.meta.json").read_text())
+    assert metadata["close_timeout"]
+    assert (bench.root / "RTD_OCR/1.json").is_file()
+
+
+def test_answers_are_written_in_a_thread_so_that_a_slow_disk_stalls_no_session(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from client import artifacts
+
+    threads: list[int] = []
+    publish = artifacts.publish
+
+    def slow(*arguments: Any) -> None:
+        threads.append(threading.get_ident())
+        publish(*arguments)
+
+    monkeypatch.setattr(artifacts, "publish", slow)
+    result = bench.run(clips(2))
+    assert outcomes(result) == ["published", "published"]
+    assert threading.get_ident() not in threads
+
+
+def test_a_sample_cancelled_while_it_is_written_counts_as_what_it_is(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from client import artifacts
+
+    publish = artifacts.publish
+
+    async def during(run: Run) -> RunResult:
+        loop, task = asyncio.get_running_loop(), asyncio.create_task(run.run())
+
+        def cancelling(*arguments: Any) -> None:
+            loop.call_soon_threadsafe(task.cancel)
+            publish(*arguments)
+
+        monkeypatch.setattr(artifacts, "publish", cancelling)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return run.result
+
+    result = bench.run(clips(2), during=during)
+    assert outcomes(result) == ["published", "cancelled"]
+    assert (bench.root / "RTD_OCR/1.json").is_file()
+
+
+def test_a_full_disk_is_told_by_path_and_leaves_no_half_file(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Path.write_bytes
+
+    def full(self: Path, data: bytes) -> int:
+        if self.name.startswith("1."):
+            write(self, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    result = bench.run(clips(2))
+
+    assert outcomes(result) == ["failed", "published"]
+    assert "RTD_OCR/1.meta.json" in result.artifact_errors[0]
+    assert "No space left on device" in result.samples[0].error
+    assert not [name for name in bench.files() if name.startswith("RTD_OCR/1") or name.endswith(".part")]
+
+
+def test_figures_of_finished_samples_survive_into_the_resumed_run(bench: Bench) -> None:
+    bench.run(clips(1))
+    before = bench.told()
+    (bench.root / "run_result.json").unlink()
+    (bench.root / "duplex_metrics.json").unlink()
+
+    told = bench.run(clips(2)).to_json()
+    metrics = json.loads((bench.root / "duplex_metrics.json").read_text())
+
+    assert (told["completed"], told["skipped_finished"], told["published"]) == (2, 1, 1)
+    assert told["e2els"][0] == before["e2els"][0]
+    assert [row["sample_id"] for row in metrics["duplex_session_metrics"]] == ["1", "2"]
+    assert metrics["duplex_stream_ttft_ms"]["count"] == 2
+    assert metrics["duplex_request_metrics"] == told["duplex_request_metrics"]
+
+
+def test_warm_up_sessions_leave_nothing_and_are_outside_the_window(bench: Bench) -> None:
+    order = Order()
+
+    result = bench.run(clips(2), readiness=True, warmups=3, concurrency=2, progress=order)
+
+    assert (bench.connections, result.requested, outcomes(result)) == (6, 2, ["published", "published"])
+    assert not [name for name in bench.files() if "warm" in name]
+    assert len(bench.told()["duplex_session_metrics"]) == 2
+    assert result.duration_s < 15
+    assert order.steps[:2] == ["+1", "+2"]
+
+
+def test_a_server_that_is_not_ready_ends_the_run_before_it_begins(bench: Bench) -> None:
+    result = bench.run(clips(2), faults=[NeverDone()], readiness=True)
+
+    assert result.stopped.startswith("the server is not ready: drain: ")
+    assert (outcomes(result), bench.connections) == (["cancelled", "cancelled"], 2)
+    assert result.duplex_retry_count == 0
+
+
+def test_nothing_left_to_run_needs_no_warm_up(bench: Bench) -> None:
+    bench.run(clips(1))
+    bench.run(clips(1), readiness=True, warmups=2)
+
+    assert bench.connections == 0
