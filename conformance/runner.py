@@ -160,7 +160,8 @@ class _Stage:
             subjects = subjects_of(scenario, observation.prepared, options, observation.out)
             self.judge = JudgeStage(scenario, scenario.judge, subjects, observation.out, self.recorder)
         self.seams: list[Seam] = build_seams(
-            scenario.faults, SeamContext(builtin.current_attempt, self.wiring.on_seam)
+            scenario.faults,
+            SeamContext(builtin.current_attempt, self.wiring.on_seam, observation.out, loop.spend),
         )
 
     def play(self) -> None:

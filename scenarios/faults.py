@@ -15,7 +15,7 @@ from scenarios.errors import Broken, impossible
 from scenarios.faults_base import LOGICAL_EVENTS, FaultBase, Layer, On, unknown_event
 from scenarios.faults_judge import JUDGE_FAULTS
 from scenarios.faults_response import RESPONSE_FAULTS
-from scenarios.faults_seam import FailingWrite, NoSocket, SlowWrite
+from scenarios.faults_seam import FailingWrite, FullDisk, NoSocket, SlowDisk, SlowWrite
 from scenarios.faults_session import SESSION_FAULTS
 from scenarios.faults_transport import TRANSPORT_FAULTS, Buffered
 from scenarios.names import CLIENT_EVENTS
@@ -131,6 +131,8 @@ _ALL: tuple[type[FaultBase], ...] = (
     *TRANSPORT_FAULTS,
     *SESSION_FAULTS,
     *RESPONSE_FAULTS,
+    SlowDisk,
+    FullDisk,
     *JUDGE_FAULTS,
 )
 FAULTS: dict[str, type[FaultBase]] = {fault.name: fault for fault in _ALL}

@@ -63,3 +63,42 @@ class NoSocket(FaultBase):
     name: ClassVar[str] = "no_socket"
     layer: ClassVar[Layer] = Layer.SEAM
     takes_trigger: ClassVar[bool] = False
+
+
+class DiskFault(FaultBase):
+    """A fault of the disk: the files of the client below its response root that it meets."""
+
+    layer: ClassVar[Layer] = Layer.SEAM
+    takes_trigger: ClassVar[bool] = False
+    file: str | None = None
+    """Only files whose path below the response root fits this pattern, such as `*/610.json`; a file that is written
+    beside its place and renamed goes by its place. None: every file."""
+    count: Annotated[int, Field(ge=1)] | None = None
+    """Only so many writes, the first that fit; None: every one."""
+
+    @model_validator(mode="after")
+    def _of_files(self) -> Self:
+        allowed = "a fault of the disk goes by file; use `file` and `count`"
+        foreign = ("for_s", "attempt", "sample", "connection")
+        broken = [
+            Broken((key,), "does not apply", allowed) for key in foreign if getattr(self, key) is not None
+        ]
+        if broken:
+            raise impossible(broken)
+        return self
+
+
+class SlowDisk(DiskFault):
+    """Each write of the client below its response root takes its time, and its loop stands meanwhile."""
+
+    name: ClassVar[str] = "slow_disk"
+    delay_s: Annotated[float, Field(gt=0)]
+    """Seconds a write takes, of the loop's own time."""
+
+
+class FullDisk(DiskFault):
+    """Writes of the client below its response root fail for lack of space (ENOSPC)."""
+
+    name: ClassVar[str] = "full_disk"
+    after_bytes: Annotated[int, Field(ge=0)] = 0
+    """Bytes of the files that still fit; the write that crosses the line is cut there."""

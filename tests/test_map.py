@@ -36,7 +36,7 @@ ONLY_IN: dict[tuple[str, str], tuple[str, ...]] = {
 
 SUPPORT = {
     "mockserver/faults": {"__init__", "actions", "judging", "mechanism", "moments"},
-    "conformance/seams": {"__init__", "base", "writes"},
+    "conformance/seams": {"__init__", "base", "disk", "writes"},
 }
 """Modules there that are no fault: what faults share."""
 

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextvars
 import functools
 import socket
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -127,6 +128,17 @@ class HookedLoop(asyncio.SelectorEventLoop):
     def job_ended(self, job: concurrent.futures.Future[Any]) -> None:
         self._jobs.pop(job, None)
 
+    def spend(self, seconds: float) -> None:
+        """Let time pass while the code that runs now goes on, as a slow disk does: nothing else of the loop runs.
+
+        From another thread the loop stands a moment later.
+        """
+        raise NotImplementedError
+
 
 class RealLoop(HookedLoop):
     """The wall clock, with the same hooks, task factory and executor as the virtual loop."""
+
+    def spend(self, seconds: float) -> None:
+        """The caller sleeps; called in the loop's thread, the loop stands."""
+        time.sleep(seconds)

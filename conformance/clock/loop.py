@@ -12,6 +12,7 @@ import functools
 import itertools
 import math
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -140,6 +141,20 @@ class VirtualLoop(HookedLoop):
         self._taken[own] = own
         self._taken[asked] = own
         return own
+
+    def spend(self, seconds: float) -> None:
+        """The clock goes on by so much at once; what was due meanwhile runs late, in its order.
+
+        From another thread it goes on when the loop next turns.
+        """
+        if seconds < 0:
+            raise ValueError(f"spend: wanted 0 seconds or more, got {seconds!r}")
+        if threading.get_ident() != self._thread_id:  # type: ignore[attr-defined]
+            self.call_soon_threadsafe(self.spend, seconds)
+            return
+        self._now_s += seconds
+        self._set_resolution()
+        self._clock_moved()
 
     # --- selecting --------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Faults that act on a client in this process, one a file (design.md section 6, layer `client seam`).
 
 A seam is installed before the client starts and released when it has returned. It changes the websockets library as the
-client meets it, not the client: the client under test stays the shipped one. `no_socket` alone hides something of it.
+client meets it, or what Python's files do, not the client: the client under test stays the shipped one. `no_socket` alone
+hides something of it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Sequence
 
 from conformance.seams.base import Seam, SeamContext
 from conformance.seams.failing_write import FailingWriteSeam
+from conformance.seams.full_disk import FullDiskSeam
 from conformance.seams.no_socket import NoSocketSeam
 from conformance.seams.no_transport import NoTransportSeam
+from conformance.seams.slow_disk import SlowDiskSeam
 from conformance.seams.slow_write import SlowWriteSeam
 from conformance.seams.swallow_cancellation import SwallowCancellationSeam
 from scenarios.faults import (
@@ -20,7 +23,7 @@ from scenarios.faults import (
     NoTransport,
     SwallowCancellation,
 )
-from scenarios.faults_seam import FailingWrite, NoSocket, SlowWrite
+from scenarios.faults_seam import FailingWrite, FullDisk, NoSocket, SlowDisk, SlowWrite
 
 __all__ = ["SEAMS", "Seam", "SeamContext", "build_seams"]
 
@@ -30,6 +33,8 @@ SEAMS: tuple[str, ...] = (
     FailingWrite.name,
     SlowWrite.name,
     NoSocket.name,
+    SlowDisk.name,
+    FullDisk.name,
 )
 """Names of the seams that have a file here."""
 
@@ -55,6 +60,10 @@ def build_seams(faults: Sequence[FaultBase], context: SeamContext) -> list[Seam]
             seams.append(SlowWriteSeam(fault, index, context))
         elif isinstance(fault, NoSocket):
             seams.append(NoSocketSeam(fault, index, context))
+        elif isinstance(fault, SlowDisk):
+            seams.append(SlowDiskSeam(fault, index, context))
+        elif isinstance(fault, FullDisk):
+            seams.append(FullDiskSeam(fault, index, context))
         else:
             raise NotImplementedError(f"no seam for fault {fault.name!r}")
     return seams

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from conformance.outcome import FaultReport
@@ -18,6 +19,10 @@ class SeamContext:
     """(split, id, attempt) of the running task; None when the client does not say."""
     note: Callable[[str, str, dict[str, Any]], None]
     """Write (fault name, state, evidence) to the trace."""
+    root: Path | None = None
+    """Where the client writes; None: it writes nothing that a seam could meet."""
+    spend: Callable[[float], None] | None = None
+    """Let so many seconds of the loop's time pass while the code that runs goes on; None: no clock to do it with."""
 
 
 class Seam(Protocol):
