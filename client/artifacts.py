@@ -17,7 +17,14 @@ from client.result import SampleResult
 
 ATTEMPTS: Final = "attempts"
 """Folder of the attempt diagnostics below the response root; no reader of answers or scores looks there."""
-RUN_FILES: Final = ("run_result.json", "duplex_metrics.json", "evaluation/evaluation_summary.json")
+RUN_FILES: Final = (
+    "run_result.json",
+    "duplex_metrics.json",
+    ".metrics.jsonl",
+    ".run.lock",
+    "evaluation/evaluation_summary.json",
+    "evaluation/.run.lock",
+)
 _MAX_NAME_BYTES: Final = 240
 """Longest id or split: file systems allow 255 bytes, the suffixes need some."""
 

@@ -131,6 +131,9 @@ def evaluate(
         raise typer.Exit(_tell(result, interrupted, wanted, as_json))
     except (DatasetError, EvaluationError, RunError, ScoreError) as error:
         refuse(str(error))
+    except KeyboardInterrupt:
+        complain("interrupted before a sample was judged")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def judge_all(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +172,27 @@ def test_every_written_path_is_one_that_check_paths_knows(tmp_path: Path) -> Non
 
     known = set(artifacts.sample_files(tmp_path, "S", "1"))
     assert {p for p in tmp_path.rglob("*") if p.is_file()} <= known
+
+
+@pytest.mark.parametrize("split", [".metrics.jsonl", ".run.lock", "duplex_metrics.json", "run_result.json"])
+def test_no_split_may_take_the_place_of_a_file_of_the_run(tmp_path: Path, split: str) -> None:
+    with pytest.raises(artifacts.UnsafePathError, match="the run"):
+        artifacts.check_paths(tmp_path, [(split, "1")])
+
+
+def test_a_line_that_the_disk_cannot_take_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "f.jsonl"
+    artifacts.append_line(path, b"one")
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6, hard))
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(OSError, match=r"f\.jsonl"):
+            artifacts.append_line(path, b"a longer line")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert path.read_bytes() == b"one\n"
+    artifacts.append_line(path, b"two")
+    assert path.read_bytes() == b"one\ntwo\n"

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from client.artifacts import append_line
 from client.judge.errors import JudgeError
 from client.judge.judge import Judge
 from client.judge.pr import events
 from client.judge.rtd import ContentAsker, joined, temporal_rows
+from client.judge.trace import read_trace
 
 CASES = Path(__file__).resolve().parents[4] / "shared" / "cases" / "field_reports.json"
 REASONS = {
@@ -82,3 +84,17 @@ def test_a_judge_reply_of_a_field_report_gives_its_score_or_its_named_failure(
     else:
         assert {name: got[name] for name in checks["fields"]} == checks["fields"]
         assert bench.trace[-1]["error"] is None
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not CASES.is_file(), reason="the folder of handed data beside the project is not here")
+def test_unicode_line_breaks_in_a_trace_end_no_record(tmp_path: Path) -> None:
+    (case,) = (c for c in json.loads(CASES.read_text("utf-8")) if c["id"] == "fr27-unicode-line-breaks")
+    ((name, content),) = case["input"]["existing_files"].items()
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text(content, "utf-8")
+
+    assert len(read_trace(path)) == case["checks"]["records"]
+    append_line(path, b'{"sample_id": "512", "attempt": 3}')
+    assert [line["attempt"] for line in read_trace(path)] == [0, 1, 2, 3]
