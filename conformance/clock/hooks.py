@@ -20,7 +20,8 @@ def _job_name(func: Callable[..., Any]) -> str:
     while isinstance(func, functools.partial):
         wraps_another = isinstance(getattr(func.func, "__self__", None), contextvars.Context)
         func = func.args[0] if wraps_another else func.func
-    return getattr(func, "__qualname__", repr(func))
+    name = getattr(func, "__qualname__", None)  # the repr of a bound method may spell out megabytes of media
+    return name if isinstance(name, str) else repr(func)
 
 
 class HookedLoop(asyncio.SelectorEventLoop):
