@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pybase64
@@ -46,7 +46,7 @@ class Frame:
 
     t_s: float
     """Capture timestamp in seconds of the clip: 0, 1/fps, 2/fps, ..."""
-    jpeg: bytes
+    jpeg: bytes = field(repr=False)
     """A whole JPEG file."""
 
 
@@ -59,9 +59,9 @@ class Prepared:
 
     split: str
     id: str
-    pcm: bytes
+    pcm: bytes = field(repr=False)
     """16 kHz mono PCM16 little-endian, no header."""
-    frames: tuple[Frame, ...]
+    frames: tuple[Frame, ...] = field(repr=False)
     """In capture order, timestamps strictly increasing; may be empty."""
     video_duration_s: float
     """Duration of the clip in seconds; the drain window builds on it (evaluation.md 9)."""
