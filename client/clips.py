@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import threading
 from collections import OrderedDict
@@ -20,10 +21,13 @@ Key = tuple[str, str]
 
 
 class Clip(Protocol):
-    """What the judge is shown of a sample. Both calls may be slow: for a worker thread."""
+    """What the judge is shown of a sample. All calls but `held` may be slow: for a worker thread."""
 
-    def frames(self, times_s: Sequence[float]) -> list[bytes]:
-        """JPEGs at these times, in their order; times that cannot be decoded are left out. Raises MediaError."""
+    def held(self, times_s: Sequence[float]) -> dict[float, bytes] | None:
+        """The same as `frames` where nothing has to be decoded for it; None: something has."""
+
+    def frames(self, times_s: Sequence[float]) -> dict[float, bytes]:
+        """JPEGs by time; times that cannot be decoded are left out. Raises MediaError."""
 
     def uri(self) -> str:
         """`file://` address of the clip. Raises MediaError, OSError."""
@@ -82,7 +86,11 @@ class VideoClip:
     """Where bytes are materialised when a path is needed: `<split>/.media/<id>/` of the response root."""
     store: FrameStore = field(default_factory=FrameStore)
 
-    def frames(self, times_s: Sequence[float]) -> list[bytes]:
+    def held(self, times_s: Sequence[float]) -> dict[float, bytes] | None:
+        found = self.store.get((self.split, self.id), times_s)
+        return found if len(found) == len(set(times_s)) else None
+
+    def frames(self, times_s: Sequence[float]) -> dict[float, bytes]:
         """One pass over the file for all times that the store does not hold."""
         key = (self.split, self.id)
         found = self.store.get(key, times_s)
@@ -91,7 +99,7 @@ class VideoClip:
             decoded = extract_at(self.video.read(), self.video.name, missing)
             self.store.put(key, decoded.items())
             found.update(decoded)
-        return [found[t_s] for t_s in times_s if t_s in found]
+        return found
 
     def uri(self) -> str:
         return materialise(self.video, self.folder, self.id).resolve().as_uri()
@@ -108,13 +116,16 @@ class StillClip:
     """In order of time."""
     where: str = "file:///clip.mp4"
 
-    def frames(self, times_s: Sequence[float]) -> list[bytes]:
+    def held(self, times_s: Sequence[float]) -> dict[float, bytes]:
         """The first frame at or after each time, the last one beyond it."""
-        if not self.stills:
-            return []
         moments = [frame.t_s for frame in self.stills]
         last = len(moments) - 1
-        return [self.stills[min(bisect.bisect_left(moments, t_s), last)].jpeg for t_s in times_s]
+        return {
+            t_s: self.stills[min(bisect.bisect_left(moments, t_s), last)].jpeg for t_s in times_s if moments
+        }
+
+    def frames(self, times_s: Sequence[float]) -> dict[float, bytes]:
+        return self.held(times_s)
 
     def uri(self) -> str:
         return self.where
@@ -122,6 +133,12 @@ class StillClip:
     def seconds(self) -> float:
         """One frame a second is what such clips have."""
         return self.stills[-1].t_s + 1.0 if self.stills else 0.0
+
+
+async def frames_of(clip: Clip, times_s: Sequence[float]) -> dict[float, bytes]:
+    """Frames by time: at once where they are in memory, else decoded in a thread. Raises MediaError."""
+    held = clip.held(times_s)
+    return held if held is not None else await asyncio.to_thread(clip.frames, times_s)
 
 
 def window_times(start_s: float, end_s: float, fps: float) -> list[float]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from client.clips import Clip, content_times, evenly, window_times
+from client.clips import Clip, content_times, evenly, frames_of, window_times
 from client.judge.errors import JudgeError
 from client.judge.http import is_context_refusal, is_credential_refusal
 from client.judge.judge import Judge, Question, image_part, user_message, video_part
@@ -59,13 +59,13 @@ async def temporal_rows(
     clip, duration_s = await shown(subject)
     windows = [window_of(s.start_s, s.end_s, duration_s) for s in sentences]
     times = [window_times(w.start_s, w.end_s, judge.settings.fps) if w else [] for w in windows]
-    await asyncio.to_thread(clip.frames, [t_s for of_one in times for t_s in of_one])
+    decoded = await frames_of(clip, [t_s for of_one in times for t_s in of_one])
     rows: list[Row] = []
     for index, (sentence, window) in enumerate(zip(sentences, windows, strict=True)):
         if window is None:
             rows.append(row_of(sentence, None, error=NO_WINDOW))
             continue
-        frames = await asyncio.to_thread(clip.frames, times[index])
+        frames = [decoded[t_s] for t_s in times[index] if t_s in decoded]
         if not frames:
             rows.append(row_of(sentence, window, error=NO_FRAMES))
             continue
@@ -198,7 +198,8 @@ class ContentAsker:
         """Frames of the whole clip; fewer, where that is allowed and the judge says it was too much."""
         clip, duration_s = await shown(self.subject)
         times = content_times(duration_s, self.judge.settings.content_frame_limit)
-        found = await asyncio.to_thread(clip.frames, times)
+        decoded = await frames_of(clip, times)
+        found = [decoded[t_s] for t_s in times if t_s in decoded]
         if not found:
             raise JudgeError("no frame of the clip could be decoded")
         note = {"frame_count_initial": len(found), "frame_count": len(found), "frame_budget_retries": 0}

@@ -75,14 +75,11 @@ def test_a_clip_is_decoded_once_for_all_times_the_store_does_not_hold(
     store.put(("s", "1"), [(1.0, b"from the session")])
     shown = VideoClip("s", "1", MediaSource("c", clip, ".mp4"), tmp_path, store)
 
+    assert shown.held([1.0, 0.0]) is None
     frames = shown.frames([1.0, 0.0, 2.0, 1.0])
-    assert [frames[0], number(frames[1]), number(frames[2]), frames[3]] == [
-        b"from the session",
-        0,
-        4,
-        b"from the session",
-    ]
-    assert shown.frames([2.0, 0.0]) == [frames[2], frames[1]]
+    assert (frames[1.0], number(frames[0.0]), number(frames[2.0])) == (b"from the session", 0, 4)
+    assert shown.held([2.0, 0.0, 0.0]) == {0.0: frames[0.0], 2.0: frames[2.0]}
+    assert shown.frames([2.0, 0.0]) == {0.0: frames[0.0], 2.0: frames[2.0]}
     assert decoded == [[0.0, 2.0]]
 
 
