@@ -30,18 +30,20 @@ def spread(function: Callable[[Job], Result], jobs: Sequence[Job], processes: in
             for job in jobs:
                 yield function(job)
             return
-        with ProcessPoolExecutor(
+        pool = ProcessPoolExecutor(
             max_workers=min(processes, len(jobs)),
             mp_context=multiprocessing.get_context("fork"),
             initializer=_leave_interrupts_to_the_parent,
-        ) as pool:
-            try:
-                yield from pool.map(function, jobs)
-            except (KeyboardInterrupt, GeneratorExit):
-                # Leaving the block waits for the workers, and a job on the real clock may take minutes.
-                for worker in multiprocessing.active_children():
-                    worker.kill()
-                raise
+        )
+        try:
+            yield from pool.map(function, jobs)
+            pool.shutdown()
+        except BaseException:
+            # Waiting for the workers could take as long as a job on the real clock: minutes.
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     finally:
         gc.unfreeze()
 

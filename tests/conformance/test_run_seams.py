@@ -170,9 +170,12 @@ def test_a_hidden_transport_is_gone_for_callers_and_there_for_the_library() -> N
     received: list[str] = []
     seam = NoTransportSeam(NoTransport(), 0, _context())
 
+    def abort(connection: ClientConnection) -> bool:
+        return getattr(connection, "transport", None) is None
+
     async def main() -> tuple[bool, bool]:
         async with _peer(received) as connection:
-            hidden = getattr(connection, "transport", None) is None
+            hidden = abort(connection)
             await connection.send(ACK)
             seam.release()
             return hidden, connection.transport is not None
@@ -186,6 +189,41 @@ def test_a_hidden_transport_is_gone_for_callers_and_there_for_the_library() -> N
     assert hidden
     assert shown_again
     assert received == [ACK]
+    assert seam.report().state == "observed"
+
+
+def test_a_transport_that_was_only_looked_at_proves_nothing() -> None:
+    seam = NoTransportSeam(NoTransport(), 0, _context())
+
+    async def main() -> None:
+        async with _peer([]) as connection:
+            assert getattr(connection, "transport", None) is None
+            await connection.send(ACK)
+        seam.release()
+
+    seam.install()
+    try:
+        run_virtual(main)
+    finally:
+        seam.remove()
+
+    assert seam.report().state == "triggered"
+
+
+def test_a_connection_left_open_for_want_of_a_transport_is_proof() -> None:
+    seam = NoTransportSeam(NoTransport(), 0, _context())
+
+    async def main() -> None:
+        async with _peer([]) as connection:
+            assert getattr(connection, "transport", None) is None
+            seam.release()
+
+    seam.install()
+    try:
+        run_virtual(main)
+    finally:
+        seam.remove()
+
     assert seam.report().state == "observed"
 
 

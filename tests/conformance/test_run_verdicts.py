@@ -78,7 +78,7 @@ BREAKS: list[tuple[str, Rewrite]] = [
         "task-leak",
         Rewrite(
             "client.teardown:tear_down",
-            "await final_ack(conversation)",
+            "await failure_of(final_ack(conversation))",
             "asyncio.create_task(asyncio.sleep(1e6), name='left behind')",
         ),
     ),
@@ -86,13 +86,13 @@ BREAKS: list[tuple[str, Rewrite]] = [
         "exception-never-retrieved",
         Rewrite(
             "client.teardown:tear_down",
-            "await final_ack(conversation)",
+            "await failure_of(final_ack(conversation))",
             "asyncio.create_task(conversation.connection._dial('ws://127.0.0.1:1/', {}))",
         ),
     ),
     (
         "log-error",
-        Rewrite("client.teardown:tear_down", "await final_ack(conversation)", "log.error('broken')"),
+        Rewrite("client.teardown:tear_down", "await failure_of(final_ack(conversation))", "log.error('broken')"),
     ),
     (
         "append-before-commit",
