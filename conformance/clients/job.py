@@ -133,7 +133,7 @@ def write_video(path: Path, jpegs: Sequence[bytes]) -> bool:
     with av.open(str(path), "w") as out:
         stream = out.add_stream("mjpeg", rate=1)
         for second, jpeg in enumerate(jpegs):
-            with av.open(io.BytesIO(jpeg), format="mjpeg") as still:
+            with av.open(io.BytesIO(jpeg), mode="r", format="mjpeg") as still:
                 frame = next(still.decode(video=0))
             if second == 0:
                 stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuvj420p"
