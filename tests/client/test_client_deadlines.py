@@ -58,6 +58,25 @@ def test_child_runs_in_its_own_named_task() -> None:
     run_virtual(main)
 
 
+def test_a_child_whose_timer_is_due_at_the_deadlines_instant_wins_though_it_was_made_later() -> None:
+    async def child() -> str:
+        await asyncio.sleep(0)  # so that its timer is made after the wait's own
+        await asyncio.sleep(5)
+        return "just in time"
+
+    assert run_virtual(lambda: bounded("x", child(), 5)) == "just in time"
+
+
+def test_a_child_that_is_an_instant_late_does_not_win() -> None:
+    async def main() -> str:
+        try:
+            return await bounded("x", asyncio.sleep(5.000001, "late"), 5)
+        except DeadlineExceeded as late:
+            return late.state
+
+    assert run_virtual(main) == "unwound"
+
+
 def test_result_ready_at_the_deadlines_own_instant_wins() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
