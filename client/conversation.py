@@ -46,6 +46,8 @@ class Conversation:
     timeouts: Timeouts = field(default_factory=Timeouts)
     changed: Signal = field(default_factory=Signal)
     """For the attempt itself: something it may be waiting for has come."""
+    over: Signal = field(default_factory=Signal)
+    """The session has ended: what a pause waits for, which no other event need wake."""
     listeners: list[Signal] = field(default_factory=list)
     """Further waiters, told of the same changes."""
     session_id: str | None = None
@@ -98,6 +100,8 @@ class Conversation:
     def notify(self) -> None:
         """Wake whoever waits for the session to change."""
         self.changed.set()
+        if self.session.ended is not None:
+            self.over.set()
         for signal in self.listeners:
             signal.set()
 
@@ -114,7 +118,7 @@ class Conversation:
             self.check_alive()
             if loop.time() >= until_s:
                 return
-            await self.changed.wait_until(until_s)
+            await self.over.wait_until(until_s)
 
     def check_alive(self) -> None:
         """Raises SessionOver: the session or its connection has ended."""
