@@ -132,7 +132,10 @@ class Wiring:
         sock = self._sockets.get(self._ports.get(entry.connection, -1))
         if sock is None:
             return
-        witness = StallWitness(sock, lambda: self._transport_of(sock), run.observe)
+        port = self._ports[entry.connection]
+        witness = StallWitness(
+            sock, lambda: self._transport_of(sock), run.observe, lambda: self._server_socket(port)
+        )
         self._witnesses.append(witness)
         witness.start()
 
@@ -140,4 +143,13 @@ class Wiring:
         for transport in self._loop.open_transports("client"):
             if transport.get_extra_info("socket").fileno() == sock.fileno():
                 return transport if isinstance(transport, asyncio.WriteTransport) else None
+        return None
+
+    def _server_socket(self, client_port: int) -> socket.socket | None:
+        """The server's end of a connection, by the port of the client's."""
+        for transport in self._loop.open_transports("server"):
+            peer = transport.get_extra_info("peername")
+            if peer is not None and peer[1] == client_port:
+                found: socket.socket = transport.get_extra_info("socket")
+                return found
         return None

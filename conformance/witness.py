@@ -1,24 +1,115 @@
-"""Proof, from the client's own socket, that the peer stopped reading (design.md section 4)."""
+"""Proof, from the sockets of a connection, that a write stalled, and whose doing it was (design.md section 4)."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from conformance.clock import bytes_acked, unacked_bytes
+from conformance.clock import unacked_bytes, unread_bytes, unsent_bytes
+from conformance.clock.sockets import tcp_info
 
 SAMPLE_EVERY_S = 0.5
 PENDING_FOR_S = 1.0
 """A write stall is observed when a write was pending for longer than this after the trigger."""
+LATE_S = 1.0
+"""A loop that was this late at its own timer may have been the cause itself."""
+
+Cause = Literal["the peer stopped reading", "the network lost it", "our own loop was late", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Both ends of a connection at one moment."""
+
+    buffered_bytes: int
+    """Waiting in user space of the writer."""
+    unsent_bytes: int
+    """In the writer's kernel, never sent: the other end's window is full, or the way is."""
+    in_flight_bytes: int
+    """Sent by the writer's kernel and not acknowledged."""
+    acked_bytes: int
+    """Acknowledged since the connection began."""
+    retransmitted_bytes: int
+    """Sent again since the connection began."""
+    peer_unread_bytes: int | None
+    """Arrived at the other end and not read there; None: the other end is in another process."""
+    peer_read_bytes: int | None
+    """Read by the other end's program since the connection began; None as above."""
+    late_s: float = 0.0
+    """How late the loop was at the timer of this look."""
+
+    @property
+    def progress_bytes(self) -> int:
+        """What has got through: read by the other end, or acknowledged by its kernel where nobody can see more.
+
+        A kernel goes on taking a few bytes into a full buffer, at times of its own.
+        """
+        return self.acked_bytes if self.peer_read_bytes is None else self.peer_read_bytes
+
+
+def cause_of(before: Look, after: Look) -> Cause:
+    """Why nothing moved between two looks at least a second apart; `unknown` rather than a guess.
+
+    A late loop explains everything. A reader in this process is seen directly: bytes lie unread at it. Of one elsewhere
+    only a full window tells: the writer's kernel has bytes that it may not send, and none under way. Bytes that were
+    sent, and sent again, and never arrived, were lost on the way.
+    """
+    if after.late_s >= LATE_S:
+        return "our own loop was late"
+    pending = min(look.buffered_bytes + look.unsent_bytes + look.in_flight_bytes for look in (before, after))
+    if pending == 0 or after.progress_bytes != before.progress_bytes:
+        return "unknown"
+    if before.peer_unread_bytes is not None and after.peer_unread_bytes is not None:
+        if after.peer_unread_bytes >= before.peer_unread_bytes > 0:
+            return "the peer stopped reading"
+    elif (
+        min(before.unsent_bytes, after.unsent_bytes) > 0 == max(before.in_flight_bytes, after.in_flight_bytes)
+    ):
+        return "the peer stopped reading"
+    lost = after.in_flight_bytes > 0 and after.retransmitted_bytes > before.retransmitted_bytes
+    return "the network lost it" if lost and not after.peer_unread_bytes else "unknown"
+
+
+def look_at(
+    sock: socket.socket, transport: asyncio.WriteTransport, peer: socket.socket | None, *, late_s: float = 0.0
+) -> Look:
+    """Look at both ends now.
+
+    Args:
+        peer: the other end's socket, where it is in this process.
+        late_s: how late the loop was.
+    Raises OSError: a socket is closed, or the system does not say.
+    """
+    info, unsent = tcp_info(sock), unsent_bytes(sock)
+    unread = read = None
+    if peer is not None and peer.fileno() != -1:
+        unread = unread_bytes(peer)
+        read = tcp_info(peer).bytes_received - unread
+    return Look(
+        buffered_bytes=transport.get_write_buffer_size(),
+        unsent_bytes=unsent,
+        in_flight_bytes=unacked_bytes(sock) - unsent,
+        acked_bytes=info.bytes_acked,
+        retransmitted_bytes=info.bytes_retransmitted,
+        peer_unread_bytes=unread,
+        peer_read_bytes=read,
+        late_s=late_s,
+    )
 
 
 class StallWitness:
-    """Watches one client socket from the moment its peer stopped reading.
+    """Watches a client's socket from the moment its peer stopped reading.
 
     Bytes wait in user space and the transport has paused its writer, so that a write of the client is pending,
-    and the peer acknowledged nothing, over more than a second: that is observed, and nothing less.
+    and nothing gets through, over more than a second: that is observed, and nothing less.
+
+    Args:
+        transport: that of the socket, while it lives.
+        observed: told once, with the evidence and the cause in words.
+        peer: the other end's socket, where it is in this process.
     """
 
     def __init__(
@@ -26,12 +117,15 @@ class StallWitness:
         sock: socket.socket,
         transport: Callable[[], asyncio.WriteTransport | None],
         observed: Callable[[dict[str, Any]], None],
+        peer: Callable[[], socket.socket | None] = lambda: None,
     ) -> None:
         self._sock = sock
         self._transport = transport
         self._observed = observed
-        self._since_s: float | None = None
-        self._acked_before: int | None = None
+        self._peer = peer
+        self._since_s = 0.0
+        self._first: Look | None = None
+        self._late_s = 0.0
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -45,31 +139,37 @@ class StallWitness:
             self._handle = None
 
     def _sample(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if self._handle is not None:
+            self._late_s = max(self._late_s, now_s - self._handle.when())
         self._handle = None
-        loop = asyncio.get_running_loop()
         transport = self._transport()
         if self._sock.fileno() == -1 or transport is None or transport.is_closing():
             return
-        acked = bytes_acked(self._sock)
-        buffered = transport.get_write_buffer_size()
+        look = look_at(self._sock, transport, self._peer(), late_s=self._late_s)
         # A transport that was filled above its high-water mark keeps its writer waiting until it is below the low one;
         # only its private flag says which of the two holds between the marks.
-        blocked = buffered > 0 and getattr(
-            transport, "_protocol_paused", buffered > transport.get_write_buffer_limits()[1]
+        blocked = look.buffered_bytes > 0 and getattr(
+            transport, "_protocol_paused", look.buffered_bytes > transport.get_write_buffer_limits()[1]
         )
-        if not blocked or acked != self._acked_before or self._since_s is None:
-            self._since_s = loop.time() if blocked else None
-            self._acked_before = acked
-        elif loop.time() - self._since_s >= PENDING_FOR_S:
-            self._observed(
-                {
-                    "proof": "write_blocked",
-                    "since_s": self._since_s,
-                    "pending_s": round(loop.time() - self._since_s, 6),
-                    "buffered_bytes": buffered,
-                    "unacked_bytes": unacked_bytes(self._sock),
-                    "bytes_acked": acked,
-                }
-            )
+        first = self._first
+        if not blocked or first is None or look.progress_bytes != first.progress_bytes:
+            self._first = look if blocked else None
+            self._since_s, self._late_s = now_s, 0.0
+        elif now_s - self._since_s >= PENDING_FOR_S:
+            self._tell(first, look, now_s)
             return
-        self._handle = loop.call_later(SAMPLE_EVERY_S, self._sample)
+        self._handle = asyncio.get_running_loop().call_later(SAMPLE_EVERY_S, self._sample)
+
+    def _tell(self, first: Look, look: Look, now_s: float) -> None:
+        self._observed(
+            {
+                "proof": "write_blocked",
+                "since_s": self._since_s,
+                "pending_s": round(now_s - self._since_s, 6),
+                "buffered_bytes": look.buffered_bytes,
+                "unacked_bytes": look.unsent_bytes + look.in_flight_bytes,
+                "bytes_acked": look.acked_bytes,
+                "cause": cause_of(first, look),
+            }
+        )
