@@ -115,7 +115,7 @@ def test_a_request_belongs_to_the_sample_whose_instruction_it_shows(judging: Any
 
 def test_an_instruction_quoted_as_json_is_found_too(judging: Any, say: Any) -> None:
     question = 'Say "stop"\nwhen it stops.'
-    samples = (JudgedSample("PR_correction", "1", question), JudgedSample("PR_correction", "2", "Other."))
+    samples = (JudgedSample("PR_correction", "2", "Other."), JudgedSample("PR_correction", "1", question))
 
     async def main() -> None:
         async with judging(samples=samples) as judge:

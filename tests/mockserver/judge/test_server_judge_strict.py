@@ -9,7 +9,7 @@ import pytest
 
 from conformance.clock import run_virtual
 from mockserver.judge_verdict import read_verdict
-from scenarios.faults_judge import InvalidField, Prose, Truncated
+from scenarios.faults_judge import HttpStatus, InvalidField, Prose, Truncated
 from scenarios.judging import JudgeReply
 
 FORMAT = "success_score"
@@ -93,6 +93,19 @@ def test_a_reask_as_laid_down_is_not_noted(judging: Any, say: Any) -> None:
 
 def test_the_echo_is_the_judges_own_reply_word_for_word(judging: Any, say: Any) -> None:
     assert reask(judging, say, FORMAT, Prose(request=1), echo="Something else.") == ["reask-echo"]
+
+
+def test_a_reask_that_is_sent_again_is_held_against_the_first_reply_too(judging: Any, say: Any) -> None:
+    faults = [Prose(request=1), HttpStatus(request=2)]
+
+    async def main() -> None:
+        async with judging(faults=faults) as judge:
+            await judge.ask(say.chat())
+            statuses = [(await judge.ask(say.again(say.chat(), "Else.", FORMAT))).status for _ in range(2)]
+            assert statuses == [500, 200]
+            assert judge.violations == ["reask-echo", "reask-echo"]
+
+    run_virtual(main)
 
 
 def test_an_invalid_field_is_not_called_missing(judging: Any, say: Any) -> None:
