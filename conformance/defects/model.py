@@ -30,7 +30,11 @@ class Catch:
 
     scenario: str
     finding: str
+    """The first finding that counts."""
     requirements: tuple[str, ...]
+    """What that finding names and the defect breaks."""
+    covers: tuple[str, ...] = ()
+    """What all findings that count name and the defect breaks."""
 
 
 @dataclass(frozen=True)

@@ -87,12 +87,16 @@ def catch_of(defect: Defect, result: ScenarioResult) -> Catch | None:
     """
     if result.outcome is not Outcome.FAIL:
         return None
-    for finding in result.findings:
-        if finding.id in defect.findings:
-            named = tuple(r for r in finding.requirements if r in defect.breaks)
-            if named:
-                return Catch(result.id, finding.id, named)
-    return None
+    named = [
+        (finding.id, tuple(r for r in finding.requirements if r in defect.breaks))
+        for finding in result.findings
+        if finding.id in defect.findings
+    ]
+    counting = [(name, requirements) for name, requirements in named if requirements]
+    if not counting:
+        return None
+    covers = dict.fromkeys(r for _, requirements in counting for r in requirements)
+    return Catch(result.id, *counting[0], covers=tuple(covers))
 
 
 def _read(defect: Defect, results: Sequence[ScenarioResult]) -> DefectResult:
