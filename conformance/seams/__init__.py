@@ -1,8 +1,8 @@
 """Faults that act on a client in this process, one a file (design.md section 6, layer `client seam`).
 
-A seam is installed before the client starts and released when it has returned. It changes the websockets library as the
-client meets it, or what Python's files do, not the client: the client under test stays the shipped one. `no_socket` alone
-hides something of it.
+A seam is installed before the client starts and released when it has returned. It changes the websockets library as
+the client meets it, or what Python's files do, not the client: the client under test stays the shipped one.
+`no_socket` alone hides something of it.
 """
 
 from __future__ import annotations
