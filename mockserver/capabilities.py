@@ -169,13 +169,7 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
     for source in (session, extra):
         if "ref_audio_path" in source or "tts_ref_audio_path" in source:
             raise Refusal("unsupported_ref_audio_path", "paths are refused", section="4.2", fatal=True)
-    modalities = session.get("modalities") or session.get("output_modalities") or ["text", "audio"]
-    if not isinstance(modalities, list) or not all(isinstance(m, str) for m in modalities):
-        if not dialect.client_names_session:
-            raise Refusal(
-                "invalid_session_config", "modalities must be a list of strings", section="4.1", fatal=True
-            )
-        modalities = ["text", "audio"]
+    modalities = _modalities(session, dialect)
     candidates = (session.get("ref_audio"), extra.get("ref_audio"), extra.get("tts_ref_audio"))
     ref_audio = next((value for value in candidates if isinstance(value, str) and value), None)
     count = extra.get("force_listen_count")
@@ -187,7 +181,7 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
     return Config(
         raw=session,
         model=model if isinstance(model, str) else query_model,
-        modalities=list(modalities),
+        modalities=modalities,
         ref_audio=ref_audio,
         input_format=name_in,
         input_rate_hz=session.get("sample_rate_hz")
@@ -208,6 +202,17 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
         clock=clock,
         silence_off=dialect.input_clock and extra.get("silence_continuation") is False,
     )
+
+
+def _modalities(session: Event, dialect: Dialect) -> list[str]:
+    asked = session.get("modalities") or session.get("output_modalities") or ["text", "audio"]
+    if isinstance(asked, list) and all(isinstance(name, str) for name in asked):
+        return list(asked)
+    if dialect.checks_config:
+        raise Refusal(
+            "invalid_session_config", "modalities must be a list of strings", section="4.1", fatal=True
+        )
+    return ["text", "audio"]
 
 
 def _refuse_detection(detection: Any, dialect: Dialect) -> None:

@@ -12,6 +12,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Literal, cast
 
 from aiohttp import WSMessage, WSMsgType, web
@@ -42,7 +43,7 @@ from mockserver.faults.actions import (
     Wait,
 )
 from mockserver.faults.mechanism import Step
-from mockserver.journal import Journal
+from mockserver.journal import EntryKind, Journal
 from mockserver.reading import Ending, Reading
 from mockserver.session import ServerSession
 from mockserver.telling import escaped, told
@@ -152,7 +153,7 @@ class Connection:
         code = getattr(error, "code", None)
         if isinstance(code, int):  # aiohttp's WebSocketError: the client broke RFC 6455 or a limit
             rule = "frame-too-large" if code == 1009 else "bad-frame"
-            self._note("violation", rule, {"section": "1.3", "rule": rule, "detail": str(error)})
+            self._forbidden(Violation("1.3", rule, str(error)))
             self._ended("server", "close_frame")
             self._wire.write(struct.pack("!H", code), WSMsgType.CLOSE)
             self._wire.close()
@@ -184,11 +185,13 @@ class Connection:
         self._take(self._session.on_timer(now_s))
 
     def _set_timer(self) -> None:
+        armed = self._timer
+        if armed is not None and not self.faults.runs and self._session.nothing_before(armed.when()):
+            return
         due_s = self._session.next_timer_s()
         fault_s = self.faults.next_timer_s if self.faults.runs else None
         if fault_s is not None and (due_s is None or fault_s < due_s):
             due_s = fault_s
-        armed = self._timer
         # An armed timer that is too early is left alone: it finds nothing due and arms the right one.
         if due_s is None or self.info.ended_by is not None or (armed is not None and armed.when() <= due_s):
             return
@@ -203,20 +206,21 @@ class Connection:
         faults = self.faults if self.faults.runs else None
         now_s = self._loop.time()
         for output in outputs:
-            if isinstance(output, Send | End):
-                if faults is None:
-                    self._outbox.append((None, output))
-                else:
+            if isinstance(output, (Send, End)):  # no union: one would be built anew for every event
+                if faults is not None:
                     self._outbox += faults.outgoing(output, now_s)
+                elif isinstance(output, Send) and not self._outbox and self._waiting is None:
+                    self._send(output)
+                else:
+                    self._outbox.append((None, output))
             elif isinstance(output, Received):
                 self.info.received[output.name] += 1
-                self._note("received", output.name, output.data)
+                self._note("received", output.name, output.data, now_s)
                 if faults is not None:
                     self._outbox += faults.noted(output, now_s)
                     self._outbox += faults.received(output.name, now_s)
             elif isinstance(output, Violation):
-                data = {"section": output.section, "rule": output.rule, "detail": output.detail}
-                self._note("violation", output.rule, data)
+                self._forbidden(output)
             else:
                 if isinstance(output, Unit):
                     self.info.units = output.index + 1
@@ -287,12 +291,13 @@ class Connection:
             return
         event = send.event if how is not None and how.numbered else self._session.stamp(send)
         name: str = event["type"]
-        payload = encode(event) if how is None or how.encode is None else how.encode(event)
         self.info.session_id = self._session.id
+        payload = encode(event) if how is None or how.encode is None else how.encode(event)
+        line = told(event) if how is None else escaped(told(event))
         for _ in range(1 if how is None else how.times):
             self._wire.write(payload, WSMsgType.TEXT)
             self.info.sent[name] += 1
-            self._note("sent", name, told(event) if how is None else escaped(told(event)))
+            self._note("sent", name, line)
         if self.faults.runs:
             self._outbox.extendleft(reversed(self.faults.sent(name, self._loop.time())))
 
@@ -356,9 +361,8 @@ class Connection:
 
     def _drop_unread(self) -> None:
         if not self._transport.is_closing():
-            unread_bytes = self._transport.get_write_buffer_size()
-            data = {"section": "1.3", "rule": "output-unread", "detail": f"{unread_bytes} bytes"}
-            self._note("violation", "output-unread", data)
+            size = self._transport.get_write_buffer_size()
+            self._forbidden(Violation("1.3", "output-unread", f"{size} bytes"))
             self._ended("server", "reset")
             self._wire.reset()
 
@@ -381,12 +385,10 @@ class Connection:
         if run is not None and waited_s >= WITHHELD_FOR_S:
             run.observe({"withheld_s": waited_s, "cut_by": self.info.how})
 
-    def _note(
-        self,
-        kind: Literal["open", "received", "sent", "unit", "fault", "violation", "end"],
-        name: str,
-        data: Mapping[str, Any],
-    ) -> None:
+    def _forbidden(self, found: Violation) -> None:
+        self._note("violation", found.rule, asdict(found))
+
+    def _note(self, kind: EntryKind, name: str, data: Mapping[str, Any], now_s: float | None = None) -> None:
         if self._after_release:
             data = {**data, "after_release": True}
-        self._journal.add(self._loop.time(), self.info.number, kind, name, data)
+        self._journal.add(self._loop.time() if now_s is None else now_s, self.info.number, kind, name, data)

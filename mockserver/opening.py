@@ -93,6 +93,7 @@ def update(session: ServerSession, asked: Event) -> None:
         raise Refusal("input_clock_update_unsupported", "the clock cannot be changed", section="6.7")
     new.native, new.clock = old.native, old.clock
     session.config = new
+    session.retimed = True
     session.emit({"type": "session.updated", "session": _told(session)})
 
 

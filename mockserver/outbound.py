@@ -30,6 +30,8 @@ OPTIONS = frozenset(
 
 
 def _integer(value: Any) -> int | None:
+    if type(value) is int and -MAX_POSITION_MS <= value <= MAX_POSITION_MS:
+        return value
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return int(max(-MAX_POSITION_MS, min(MAX_POSITION_MS, value)))

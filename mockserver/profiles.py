@@ -22,6 +22,8 @@ class Dialect:
     """Events about a session's end carry its `incarnation`; without resume it is always 0 (3.2)."""
     query_must_opt_in: bool
     """A URL without `duplex=1` reaches another handler; otherwise only `duplex=0` does (1.1)."""
+    checks_config: bool
+    """`invalid_session_config` exists (11.2); otherwise a setting of the wrong type is passed over."""
     native_flags: tuple[str, ...]
     """Keys of `extra_body`, one of which must be true for the native lane; none: every session is native."""
     barges_in: bool
@@ -79,6 +81,7 @@ DIALECT_J = Dialect(
     client_names_session=True,
     incarnation=True,
     query_must_opt_in=True,
+    checks_config=False,
     native_flags=("minicpmo45_native_duplex",),
     barges_in=False,
     knows_vad=False,
@@ -130,6 +133,7 @@ DIALECT_N = replace(
     client_names_session=False,
     incarnation=False,
     query_must_opt_in=False,
+    checks_config=True,
     native_flags=(),
     audio_aliases=False,
     commit_declares_silence=True,

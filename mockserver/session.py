@@ -103,6 +103,8 @@ class ServerSession:
         self.now_s = 0.0
         """Loop time of what is being handled."""
         self.units_in_turn = 0
+        self.retimed = True
+        """The time at which the session ends by itself may have come nearer; otherwise it only moves away."""
         self.ignored: frozenset[str] = frozenset()
         """Client events that a fault has the session drop."""
         self._ids = ids
@@ -174,11 +176,19 @@ class ServerSession:
             return None
         if self.state == "opening":
             return self._lifetime.opening_ends_s
+        self.retimed = False
         step_s = self.steps.next_s()
         if self.state == "deaf" or self.config is None:
             return step_s
         ends_s = self._lifetime.ends_s(self.config.idle_timeout_s)
         return ends_s if step_s is None else min(ends_s, step_s)
+
+    def nothing_before(self, at_s: float) -> bool:
+        """Cheaper than `next_timer_s`: surely nothing is due before a time for which a timer was set."""
+        if self.retimed or self.state != "open":
+            return False
+        step_s = self.steps.next_s()
+        return step_s is None or at_s <= step_s
 
     def on_timer(self, now_s: float) -> list[Output]:
         """Time has come for whatever `next_timer_s` named; nothing happens when it is early."""
@@ -362,6 +372,8 @@ class ServerSession:
 
     def _step(self, now_s: float, *, before_input: bool = False) -> None:
         self.now_s = now_s
+        if self.steps.rests:
+            return
         decided = self.steps.decided
         self.steps.advance(now_s, before_input=before_input)
         if self.steps.decided != decided:

@@ -107,6 +107,11 @@ class StepLoop:
             return waits_s if decided_s is None else decided_s
         return min(decided_s, waits_s)
 
+    @property
+    def rests(self) -> bool:
+        """Nothing is computed, waited for or on its way out."""
+        return not self._computing and not self._out and self._wait is None
+
     def advance(self, now_s: float, *, before_input: bool = False) -> None:
         """Do everything that is due.
 

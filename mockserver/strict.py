@@ -15,6 +15,8 @@ from mockserver.playback import Ledger
 from mockserver.profiles import Dialect
 from mockserver.wire import Event, Violation, told_value
 
+NUMBER_TYPES = frozenset({int, float})
+"""Of a number as the reader makes it; true and false are none."""
 _NUMBERS = ("duration_ms", "audio_duration_ms", "audio_end_ms", "audio_start_ms", "speech_probability")
 _BOOLS = ("is_speech", "speech", "force_listen")
 _STRINGS = ("text", "transcript", "event_id")
@@ -80,7 +82,7 @@ class StrictReader:
         """An append (protocol.md 5.1 to 5.3)."""
         found: list[Violation] = []
         for key in _NUMBERS:
-            if key in event and not _has_type(event[key], (int, float)):
+            if key in event and type(event[key]) not in NUMBER_TYPES:
                 found.append(Violation("5.1", "wrong-type", f"{key}: {type(event[key]).__name__}"))
         for key in _BOOLS:
             if key in event and type(event[key]) is not bool:
@@ -102,7 +104,7 @@ class StrictReader:
             )
         self._rate_hz = append.rate_hz
         end_ms = event.get("audio_end_ms")
-        if isinstance(end_ms, int | float) and not isinstance(end_ms, bool):
+        if end_ms is not None and type(end_ms) in NUMBER_TYPES:
             last_ms = self._last_end_ms
             if last_ms is not None and end_ms <= last_ms and append.samples >= 16:
                 found.append(
@@ -134,7 +136,7 @@ class StrictReader:
         response_id, item_id = event.get("response_id"), event.get("item_id")
         played = event.get("played_ms", event.get("audio_ms"))
         for key, value in (("played_ms", played), ("committed_ms", event.get("committed_ms", 0))):
-            if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+            if value is None or type(value) not in NUMBER_TYPES or value < 0:
                 found.append(Violation("8.1", "ack-position", f"{key}: {told_value(value)}"))
         for key, value in (("response_id", response_id), ("item_id", item_id)):
             if value is not None and type(value) is not str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import pybase64
 
 from mockserver.audio import digest
-from mockserver.profiles import logical
+from mockserver.profiles import LOGICAL_NAMES
 from mockserver.wire import Event
 
 _SKIPPED = frozenset(
@@ -17,6 +17,7 @@ _SKIPPED = frozenset(
 )
 
 
+_TOLD = frozenset({str, int})
 _PLAIN = frozenset({int, float, bool, type(None)})
 MAX_TOLD_CHARS = 2_000
 MAX_TOLD_ENTRIES = 100
@@ -34,7 +35,9 @@ def _audio(delta: str) -> tuple[int | None, str]:
 def told_received(event: Event) -> dict[str, Any]:
     """The journal's line for a client event other than an append: long texts by their length, deep values cut."""
     return {
-        key: value if type(value) in _PLAIN else _shortened(value, 4)
+        key: value
+        if (kind := type(value)) in _PLAIN or (kind is str and len(value) <= MAX_TOLD_CHARS)
+        else _shortened(value, 4)
         for key, value in event.items()
         if key != "type"
     }
@@ -59,32 +62,58 @@ def _shortened(value: Any, levels: int) -> Any:
 
 def told(event: Event) -> Mapping[str, Any]:
     """The journal's line for a sent event."""
-    name = event["type"]
-    line = {key: value for key, value in event.items() if type(value) in (str, int) and key not in _SKIPPED}
-    if logical(name) == "audio.delta":
-        del line["delta"]
-        # reply audio is a handful of tones: each is hashed once
-        line["audio_bytes"], line["audio_sha"] = _audio(event["delta"])
-        line["audio_duration_ms"] = event["metadata"]["audio_duration_ms"]
-    elif name == "error":
-        line["error"] = event["error"]
-    elif name == "response.done":
-        line["status"] = event["response"]["status"]
-        line["details"] = event["response"]["status_details"]
-    elif name == "response.listen":
-        line["reason"] = event["response"]["metadata"]["reason"]
-    elif name == "playback.acknowledged":
-        inner = event["event"]
-        line |= {
-            "item_id": inner["item_id"],
-            "played_ms": inner["played_ms"],
-            "history_committed": inner["history_committed"],
-        }
-    elif name == "session.closed" and "event" in event:
-        line["reason"] = event["event"].get("reason")
-    elif name in ("session.created", "session.updated"):
-        line["session_id"] = event["session"]["id"]
+    line = {key: value for key, value in event.items() if type(value) in _TOLD and key not in _SKIPPED}
+    more = _MORE.get(event["type"])
+    if more is not None:
+        more(event, line)
     return line
+
+
+def _audio_delta(event: Event, line: dict[str, Any]) -> None:
+    del line["delta"]
+    # reply audio is a handful of tones: each is hashed once
+    line["audio_bytes"], line["audio_sha"] = _audio(event["delta"])
+    line["audio_duration_ms"] = event["metadata"]["audio_duration_ms"]
+
+
+def _error(event: Event, line: dict[str, Any]) -> None:
+    line["error"] = event["error"]
+
+
+def _done(event: Event, line: dict[str, Any]) -> None:
+    line["status"] = event["response"]["status"]
+    line["details"] = event["response"]["status_details"]
+
+
+def _listen(event: Event, line: dict[str, Any]) -> None:
+    line["reason"] = event["response"]["metadata"]["reason"]
+
+
+def _acknowledged(event: Event, line: dict[str, Any]) -> None:
+    inner = event["event"]
+    for key in ("item_id", "played_ms", "history_committed"):
+        line[key] = inner[key]
+
+
+def _closed(event: Event, line: dict[str, Any]) -> None:
+    if "event" in event:
+        line["reason"] = event["event"].get("reason")
+
+
+def _session(event: Event, line: dict[str, Any]) -> None:
+    line["session_id"] = event["session"]["id"]
+
+
+_MORE: Mapping[str, Callable[[Event, dict[str, Any]], None]] = {
+    **{name: _audio_delta for name, plain in LOGICAL_NAMES.items() if plain == "audio.delta"},
+    "error": _error,
+    "response.done": _done,
+    "response.listen": _listen,
+    "playback.acknowledged": _acknowledged,
+    "session.closed": _closed,
+    "session.created": _session,
+    "session.updated": _session,
+}
 
 
 def escaped(line: Mapping[str, Any]) -> Mapping[str, Any]:

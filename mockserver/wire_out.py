@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import WSMsgType
 
 from mockserver.faults.actions import Delay, Limit, RateLimit, Shape, Slice
-from mockserver.framing import frame
+from mockserver.framing import frame_header
 
 RATE_STEP_S = 0.1
 """A rate lets through what fits into this time at once."""
@@ -152,7 +152,7 @@ class WireOut:
 
     def write(self, payload: bytes, opcode: WSMsgType) -> None:
         """A frame, written with what else belongs to this step by `flush`: one system call for a group of events."""
-        self._frames.append(frame(payload, opcode))
+        self._frames += (frame_header(len(payload), opcode), payload)
 
     def raw(self, data: bytes) -> None:
         """Bytes past all framing."""
@@ -164,7 +164,11 @@ class WireOut:
             return
         data = b"".join(self._frames)
         self._frames.clear()
-        if not self.ended:
+        if self.ended:
+            return
+        if not self._stages and not self._queue:
+            self._transport.write(data)
+        else:
             self._pass(Piece(now_s := self._loop.time(), now_s, data))
 
     def close(self) -> None:
