@@ -142,8 +142,12 @@ def judge_ledger(observation: Observation) -> Iterator[Finding]:
         return
     yield from _violations(judged)
     yield from _beyond_the_script(judged)
+    full = {
+        str(report.evidence.get("file", "")) for report in observation.faults if report.name == "full_disk"
+    }
     for facts in judged.samples:
-        yield from _traced(facts)
+        if not any(file.endswith(f"{facts.name}.judge.jsonl") for file in full):
+            yield from _traced(facts)  # a disk that took no line is no client that wrote none
         yield from _bounded(facts)
         yield from _founded(facts)
     if judged.finished:

@@ -165,6 +165,23 @@ def test_an_id_that_the_instruction_contradicts_does_not_count(judging: Any, say
     run_virtual(main)
 
 
+def test_the_clients_address_decides_where_a_request_says_nothing_of_itself(judging: Any, say: Any) -> None:
+    async def main() -> None:
+        asked: list[tuple[str, int]] = []
+
+        def identify(peer: tuple[str, int]) -> tuple[str, str]:
+            asked.append(peer)
+            return SAME[1].key
+
+        async with judging(samples=SAME, identify=identify) as judge:
+            await judge.ask(say.temporal(SAME[0]))
+            await judge.ask(say.temporal(SAME[0]), sample="RTD_Omni/612")
+            assert [entry.sample for entry in judge.server.ledger.entries] == [SAME[1].key, SAME[2].key]
+            assert [host for host, _ in asked] == ["127.0.0.1"]
+
+    run_virtual(main)
+
+
 def test_the_name_of_the_video_decides_between_equal_instructions(judging: Any, say: Any) -> None:
     async def main() -> None:
         async with judging(samples=SAME) as judge:
