@@ -79,7 +79,7 @@ def write_media(folder: Path, prepared: Sequence[Prepared], voice: ReferenceVoic
         voice: written as it is sent.
     Returns: the manifest and the voice, absolute paths.
 
-    A sample's frames become an MP4 where PyAV is installed; elsewhere the row has no video, which a client may
+    A sample's frames become an MP4 where PyAV is installed; elsewhere the row's video is null, which a client may
     take as a clip without pictures.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,6 +95,7 @@ def write_media(folder: Path, prepared: Sequence[Prepared], voice: ReferenceVoic
             "answer1": "",
             "answer2": "",
             "video_duration": sample.video_duration_s,
+            "video": None,
         }
         if sample.frames and write_video(folder / f"{stem}.mp4", [frame.jpeg for frame in sample.frames]):
             row["video"] = f"{stem}.mp4"
