@@ -127,7 +127,8 @@ def load_dataset(
         exclude_ids: bare ids or `split/id`.
         limit: most samples taken; None: all.
         media_root: folder of relative media paths; None: beside the manifest or in the dataset's folder.
-        require_media: refuse rows that have neither question_audio nor video.
+        require_media: refuse files without a column (manifests: a key) for question_audio or for video, and rows in
+            which both are null. One that is null is noted. A file of sound alone says so by a column of nulls.
     Raises DatasetError: a source that cannot be read, a missing column, an option out of range, a split or
         an id that
         no row has, two samples of one (split, id), an id or split that is no plain file name.
@@ -167,6 +168,8 @@ class _Reader:
         self._samples: list[Sample] = []
         self._refused: list[Refused] = []
         self._notes: list[str] = []
+        self._without: dict[str, list[str]] = {"question_audio": [], "video": []}
+        """Media field to the rows taken in which it is null."""
 
     def read(self, row: Row) -> None:
         self._rows += 1
@@ -193,8 +196,9 @@ class _Reader:
         video, audio = row.media("video"), row.media("question_audio")
         if self._require_media and video is None and audio is None:
             raise RowError("no media: question_audio and video are both empty; allowed: at least one of them")
-        if self._require_media and audio is None:
-            self._notes.append(f"{label}: no question_audio; silence of the clip's length is sent instead")
+        for name, media in (("question_audio", audio), ("video", video)):
+            if self._require_media and media is None:
+                self._without[name].append(label)
         return Sample(
             split=identity.split,
             id=sample_id,
@@ -236,7 +240,7 @@ class _Reader:
             tuple(self._refused),
             self._rows,
             tuple(sorted(self._splits)),
-            tuple(self._notes),
+            (*_null_notes(self._without), *self._notes),
         )
 
     def _check_selection(self) -> None:
@@ -250,6 +254,20 @@ class _Reader:
         if unknown:
             first = ", ".join(unknown[:10])
             raise DatasetError(f"{self._source}: {self._rows} rows, and none has the id {first}")
+
+
+def _null_notes(without: Mapping[str, list[str]]) -> list[str]:
+    """What is done about rows whose media is null: a line a field, with how many there are and which."""
+    instead = {
+        "question_audio": "silence of the clip's length is sent instead",
+        "video": "sound is sent without frames",
+    }
+    return [
+        f"{name} is null in {len(labels)} row(s) ({', '.join(labels[:5])}{', ...' if len(labels) > 5 else ''}): "
+        f"{instead[name]}"
+        for name, labels in without.items()
+        if labels
+    ]
 
 
 def _check_names(samples: list[Sample]) -> None:

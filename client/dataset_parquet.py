@@ -203,7 +203,7 @@ class ParquetFile:
             return "struct"
         if types.is_binary(kind) or types.is_large_binary(kind):
             return "bytes"
-        if types.is_string(kind) or types.is_large_string(kind):
+        if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind):
             return "path"
         raise DatasetError(f"{self._path}: column {column}: found {kind}; {_MEDIA_ALLOWED}")
 

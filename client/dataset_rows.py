@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,14 @@ import orjson
 
 from client.dataset_hub import bytes_of, hub_rows, import_datasets, is_hub_id
 from client.dataset_identity import ALIASES, RowError
-from client.dataset_parquet import GENERIC_SPLIT, ParquetFile, ParquetRow, find_shards, split_of_file
+from client.dataset_parquet import (
+    GENERIC_SPLIT,
+    MEDIA_FIELDS,
+    ParquetFile,
+    ParquetRow,
+    find_shards,
+    split_of_file,
+)
 from client.input_errors import DatasetError
 from client.media import MediaSource, suffix_of
 
@@ -50,7 +57,7 @@ def rows_of(
     if not path.exists():
         if is_hub_id(str(source)):
             import_datasets(str(source))
-            return str(source), _hub_rows(str(source))
+            return str(source), _hub_rows(str(source), require_media)
         raise DatasetError(
             f"{source}: no such file or folder; allowed: a folder, a .parquet file, a .json or .jsonl manifest, "
             "or an id of the Hugging Face hub"
@@ -60,18 +67,21 @@ def rows_of(
             return str(path), _parquet_rows(
                 [(_lone_split(path), path)], media_root or path.parent, require_media
             )
-        case ".jsonl":
-            return str(path), _manifest_rows(_jsonl(path), media_root or path.parent)
-        case ".json":
-            return str(path), _manifest_rows(_json(path), media_root or path.parent)
+        case ".jsonl" | ".json":
+            rows = _jsonl(path) if path.suffix.lower() == ".jsonl" else _json(path)
+            return str(path), _manifest_rows(path, rows, media_root or path.parent, require_media)
     raise DatasetError(
         f"{path}: not a dataset; allowed: a folder with data/<SPLIT>-00000-of-00001.parquet, a .parquet "
         "file, a .json or .jsonl manifest"
     )
 
 
-def _hub_rows(source: str) -> Iterator[Row]:
+def _hub_rows(source: str, require_media: bool) -> Iterator[Row]:
+    checked: set[str] = set()
     for split, index, values, readers in hub_rows(source):
+        if split not in checked:
+            checked.add(split)
+            _check_columns(f"{source} split {split}", [*values, *readers], require_media)
         where = f"{source} split {split} row {index}"
         yield Row(values, where, split, _hub_media(readers, where))
 
@@ -96,20 +106,28 @@ def _lone_split(path: Path) -> str:
 def _parquet_rows(files: list[tuple[str, Path]], base: Path, require_media: bool) -> Iterator[Row]:
     for split, path in files:
         file = ParquetFile(path)
-        _check_columns(path, file.columns, require_media)
+        _check_columns(str(path), file.columns, require_media)
         for row in file.rows():
             where = f"{path} row {row.index}"
             yield Row(row.values, where, split, _parquet_media(row, where, base))
 
 
-def _check_columns(path: Path, columns: list[str], require_media: bool) -> None:
+def _check_columns(where: str, columns: Collection[str], require_media: bool) -> None:
+    """Raises DatasetError: a column is not there at all.
+
+    That is another thing than a column whose cell is null: a wrong export would be run as silence, sample for sample.
+    """
     if not set(ALIASES["id"]) & set(columns):
         raise DatasetError(
-            f"{path}: no column for the id; found {columns}; allowed: {', '.join(ALIASES['id'])}"
+            f"{where}: no column for the id; found {list(columns)}; allowed: {', '.join(ALIASES['id'])}"
         )
-    media = [*ALIASES["question_audio"], *ALIASES["video"]]
-    if require_media and not set(media) & set(columns):
-        raise DatasetError(f"{path}: no column with media; found {columns}; allowed: {', '.join(media)}")
+    absent = [name for name in MEDIA_FIELDS if require_media and not set(ALIASES[name]) & set(columns)]
+    if absent:
+        needed = " and ".join(f"{name} (or {', '.join(ALIASES[name][1:])})" for name in absent)
+        raise DatasetError(
+            f"{where}: no column {' and no column '.join(absent)}; found {sorted(columns)}; needed: {needed}, "
+            "null in rows that are to be run without"
+        )
 
 
 def _parquet_media(row: ParquetRow, where: str, base: Path) -> Callable[[str], MediaSource | None]:
@@ -135,10 +153,18 @@ def _memory_rows(rows: Iterable[Mapping[str, Any]], base: Path | None) -> Iterat
         yield Row(row, where, None, _memory_media(row, where, base or Path()))
 
 
-def _manifest_rows(rows: Iterator[tuple[str, Any]], base: Path) -> Iterator[Row]:
-    for where, row in rows:
+def _manifest_rows(
+    path: Path, listed: Iterator[tuple[str, Any]], base: Path, require_media: bool
+) -> Iterator[Row]:
+    """A key that no row has is an absent column; where one row has it, the others' is null."""
+    rows: list[tuple[str, Mapping[str, Any]]] = []
+    for where, row in listed:
         if not isinstance(row, dict):
             raise DatasetError(f"{where}: found {type(row).__name__}; allowed: an object of column to value")
+        rows.append((where, row))
+    if rows:
+        _check_columns(str(path), list(dict.fromkeys(key for _, row in rows for key in row)), require_media)
+    for where, row in rows:
         yield Row(row, where, None, _memory_media(row, where, base))
 
 

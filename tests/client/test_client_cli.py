@@ -38,7 +38,11 @@ def wav(path: Path, seconds: float = 0.2) -> Path:
 
 
 def rows(*ids: str, **more: Any) -> list[dict[str, Any]]:
-    return [{"id": i, "split": "RTD_OCR", "question_audio": "q.wav", **more} for i in ids]
+    return [{"id": i, "split": "RTD_OCR", "question_audio": "q.wav", "video": None, **more} for i in ids]
+
+
+def restore_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Desk:
@@ -69,7 +73,11 @@ class Desk:
     def start(self, *more: str, **changes: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "client.cli", *self.arguments(*more, **changes)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        pipe = subprocess.PIPE
+        # A shell that starts the suite in the background leaves SIGINT ignored, and children inherit that.
+        return subprocess.Popen(
+            command, stdout=pipe, stderr=pipe, text=True, env=env, preexec_fn=restore_interrupt
+        )
 
 
 @pytest.fixture
@@ -146,7 +154,7 @@ def test_a_voice_that_is_no_wav_is_bad_input(desk: Desk, content: bytes) -> None
 
 
 def test_rows_that_cannot_be_used_are_told_before_anything_is_run(desk: Desk) -> None:
-    desk.samples([{"id": "9", "question_audio": "q.wav"}, {"id": "8", "split": "RTD_OCR"}])
+    desk.samples([{"id": "9", "question_audio": "q.wav", "video": None}, {"id": "8", "split": "RTD_OCR"}])
 
     done = desk.call()
 
@@ -237,7 +245,7 @@ def test_ctrl_c_ends_in_time_with_a_summary_and_130(desk: Desk) -> None:
     with mock_server() as url:
         running = desk.start(url=url)
         assert running.stderr is not None
-        assert "started" in running.stderr.readline()
+        assert any("started" in line for line in running.stderr)
         running.send_signal(signal.SIGINT)
         stdout, stderr = running.communicate(timeout=20)
 

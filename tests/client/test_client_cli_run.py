@@ -82,6 +82,7 @@ class Desk:
         row = {
             "split": "PR_correction",
             "question_audio": "q.wav",
+            "video": None,
             "question_text": "It is black.",
             "answer1": "White.",
         }

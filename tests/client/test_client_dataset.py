@@ -30,7 +30,8 @@ WAV = wav()
 
 
 def row(sample_id: str, **more: Any) -> dict[str, Any]:
-    return {"id": sample_id, "question_audio": {"bytes": WAV, "path": f"{sample_id}.wav"}, **more}
+    audio = {"bytes": WAV, "path": f"{sample_id}.wav"}
+    return {"id": sample_id, "question_audio": audio, "video": None, **more}
 
 
 def write_parquet(path: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
@@ -104,7 +105,9 @@ def test_parquet_media_may_be_plain_bytes_or_a_path(tmp_path: Path, kind: str) -
     (tmp_path / "q.wav").write_bytes(WAV)
     value: Any = WAV if kind == "binary" else "q.wav"
 
-    file = write_parquet(tmp_path / "RTD_OCR-00000-of-00001.parquet", [{"id": "1", "audio": value}])
+    file = write_parquet(
+        tmp_path / "RTD_OCR-00000-of-00001.parquet", [{"id": "1", "audio": value, "video": None}]
+    )
 
     assert len(load_dataset(file).samples[0].prepare().pcm) == 3200
 
@@ -117,7 +120,7 @@ def test_parquet_rows_without_bytes_use_their_path_or_are_refused(tmp_path: Path
         {"bytes": None, "path": None},
         None,
     ]
-    rows = [{"id": str(n), "question_audio": value} for n, value in enumerate(media)]
+    rows = [{"id": str(n), "question_audio": value, "video": None} for n, value in enumerate(media)]
 
     dataset = load_dataset(write_parquet(tmp_path / "RTD_OCR-00000-of-00001.parquet", rows))
 
@@ -141,7 +144,7 @@ def test_a_lone_parquet_file_is_train_unless_its_rows_or_its_name_say_more(tmp_p
 
 def manifest(path: Path, rows: list[dict[str, Any]]) -> Path:
     (path.parent / "q.wav").write_bytes(WAV)
-    listed = [{"question_audio": "q.wav", **r} for r in rows]
+    listed = [{"question_audio": "q.wav", "video": None, **r} for r in rows]
     if path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in listed), encoding="utf-8")
     else:
@@ -338,14 +341,14 @@ def test_a_clip_without_question_is_kept_with_a_note() -> None:
 
     assert (names(dataset), dataset.notes[0]) == (
         ["RTD_OCR/1"],
-        "RTD_OCR/1: no question_audio; silence of the clip's length is sent instead",
+        "question_audio is null in 1 row(s) (RTD_OCR/1): silence of the clip's length is sent instead",
     )
 
 
 def test_a_reminder_that_is_no_time_is_noted() -> None:
     dataset = load_dataset([row("1", split="PR_x", reminder1="soon", reminder2={"start": "4.5"})])
 
-    assert (dataset.samples[0].reminders_s, "reminder1: found 'soon'" in dataset.notes[0]) == ((4.5,), True)
+    assert (dataset.samples[0].reminders_s, "reminder1: found 'soon'" in dataset.notes[-1]) == ((4.5,), True)
 
 
 def test_identity_can_be_read_without_media() -> None:
@@ -390,10 +393,14 @@ BAD_SOURCES: list[tuple[str, Callable[[Path], Any], str]] = [
         lambda t: write_parquet(t / "a.parquet", [{"x": 1}]),
         "no column for the id; found ['x']",
     ),
-    ("no media column", lambda t: write_parquet(t / "a.parquet", [{"id": "1"}]), "no column with media"),
+    (
+        "no media column",
+        lambda t: write_parquet(t / "a.parquet", [{"id": "1"}]),
+        "a.parquet: no column video and no column question_audio; found ['id']; needed: video (or video_path,",
+    ),
     (
         "media of a wrong type",
-        lambda t: write_parquet(t / "a.parquet", [{"id": "1", "video": 5}]),
+        lambda t: write_parquet(t / "a.parquet", [{"id": "1", "video": 5, "audio": WAV}]),
         "column video: found int64; allowed: struct",
     ),
     ("no rows in memory", lambda t: [], "no rows"),
@@ -414,6 +421,54 @@ def test_a_source_that_cannot_be_read_names_what_is_wrong(
         load_dataset(make(tmp_path))
 
     assert found in str(caught.value)
+
+
+SOURCES: list[tuple[str, Callable[[Path, list[dict[str, Any]]], Path]]] = [
+    ("parquet", lambda folder, listed: write_parquet(folder / "RTD_OCR-00000-of-00001.parquet", listed)),
+    ("jsonl", lambda folder, listed: dumped(folder / "m.jsonl", "\n".join(map(json.dumps, listed)))),
+    ("json", lambda folder, listed: dumped(folder / "m.json", json.dumps(listed))),
+]
+
+
+def dumped(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(("kind", "make"), SOURCES, ids=[s[0] for s in SOURCES])
+@pytest.mark.parametrize("absent", ["question_audio", "video"])
+def test_a_column_that_is_not_there_is_an_error_and_one_that_is_null_is_not(
+    tmp_path: Path, kind: str, make: Callable[[Path, list[dict[str, Any]]], Path], absent: str
+) -> None:
+    """A wrong export would be run as silence, sample for sample, and end as if all were well."""
+    kept = "video" if absent == "question_audio" else "question_audio"
+    rows = [{"id": str(n), "split": "RTD_OCR", kept: "file"} for n in range(7)]
+
+    file = make(tmp_path, rows)
+    with pytest.raises(DatasetError) as caught:
+        load_dataset(file)
+    told = str(caught.value)
+    assert told.startswith(f"{file}: no column {absent}; found {sorted(rows[0])}; needed: {absent} (or ")
+    assert len(load_dataset(file, require_media=False).samples) == 7
+
+    dataset = load_dataset(make(tmp_path, [{**row, absent: None} for row in rows]))
+    assert len(dataset.samples) == 7
+    shown = ", ".join(f"RTD_OCR/{n}" for n in range(5))
+    assert dataset.notes[0].startswith(f"{absent} is null in 7 row(s) ({shown}, ...): ")
+
+
+def test_a_key_that_one_row_of_a_manifest_has_is_a_column(tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "split": "RTD_OCR", "audio": "q.wav"},
+        {"id": "2", "split": "RTD_OCR", "video_path": "v"},
+    ]
+
+    dataset = load_dataset(dumped(tmp_path / "m.json", json.dumps(rows)))
+
+    assert [(s.id, s.question_audio is None, s.video is None) for s in dataset.samples] == [
+        ("1", False, True),
+        ("2", True, False),
+    ]
 
 
 def test_options_out_of_range_are_refused() -> None:

@@ -40,7 +40,7 @@ class Table:
         return [self.rows[index] for index in indices]
 
 
-ROW = {"question_text": "What?", "video_duration": 3.0}
+ROW = {"question_text": "What?", "video_duration": 3.0, "video": None}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def load(source: str) -> Any:
         if source != "Owner/Set":
             raise ValueError(f"no dataset {source}\nmore lines")
-        return {"RTD_OCR": Table(rows, {"question_audio": Audio()}, module.reads)}  # type: ignore[attr-defined]
+        return {"RTD_OCR": Table(rows, {"question_audio": Audio(), "video": None}, module.reads)}  # type: ignore[attr-defined]
 
     module.load_dataset = load  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasets", module)
@@ -87,6 +87,16 @@ def test_media_is_read_undecoded_when_it_is_needed(library: Any) -> None:
         with pytest.raises(MediaError, match=told):
             source.read()
     assert [row for row, _ in library.reads] == [0, 1, 2, 3]
+
+
+def test_a_table_without_a_media_column_is_refused(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ROW, "video")
+    rows = [{"id": "1", "question_audio": None, **ROW}]
+    table = Table(rows, {"question_audio": Audio(), "video": None}, library.reads)
+    monkeypatch.setattr(library, "load_dataset", lambda source: {"RTD_OCR": table})
+
+    with pytest.raises(DatasetError, match="Owner/Set split RTD_OCR: no column video; found"):
+        load_dataset("Owner/Set")
 
 
 def test_a_dataset_the_library_cannot_load_is_told_in_one_line(library: Any) -> None:
