@@ -251,10 +251,7 @@ class WireOut:
         pieces = [piece]
         for stage in self._stages.values():
             pieces = [passed for one in pieces for passed in stage.passes(one)]
-        for one in pieces:
-            # a fault that is over must not let later bytes overtake
-            one.due_s = max(one.due_s, self._queue[-1].due_s if self._queue else 0.0)
-            self._queue.append(one)
+        self._queue += pieces
         self._let_go()
 
     def _let_go(self, *, everything: bool = False) -> None:

@@ -31,12 +31,10 @@ class FreezeTail(Fault):
     def noted(self, output: Received | Unit | Withheld, now_s: float) -> list[Action]:
         if isinstance(output, Withheld):
             self._still = output.response_id
-        elif isinstance(output, Unit):
-            self._still = None
         session = self.session
         # While the clip streams its next unit would have come first, and a residual is still to be decided.
         waits = session.steps.next_s() is not None or not session.input.commits
-        if self._still is None or waits or session.response is None:
+        if waits or session.response is None or session.response.id != self._still:
             return []
         return [Observed({"withheld": "silence", "response_id": self._still, "at_s": now_s})]
 

@@ -337,6 +337,22 @@ def test_silence_comes_back_when_the_freeze_is_over(serve: Any, bare: Any) -> No
     assert text_of(client) == "One two three."
 
 
+def test_a_reply_that_the_clip_itself_moves_is_not_frozen(serve: Any, bare: Any) -> None:
+    """Silence is due after each of its units, and the next unit of the clip comes first."""
+
+    async def talk(client: Any) -> None:
+        await client.open()
+        for _ in range(4):
+            await client.append()
+            await asyncio.sleep(1)
+        await client.send("input_audio_buffer.commit", final=True)
+        await asyncio.sleep(3)
+
+    client, report, _ = played(serve, bare, FreezeTail(), talk=talk)
+    assert text_of(client) == "One two three."
+    assert report.state == "triggered"
+
+
 @pytest.mark.parametrize("how", [{"reply": None}, {"profile": "input-driven"}])
 def test_without_a_reply_or_silence_there_is_nothing_to_freeze(serve: Any, bare: Any, how: Any) -> None:
     _, report, _ = played(serve, bare, FreezeTail(), **how)
@@ -383,6 +399,14 @@ def test_an_extra_reply_begins_on_its_padded_unit(serve: Any, bare: Any) -> None
     assert text_of(client) == "One.Nobody asked."
     assert len(of(client, "response.done")) == 2
     assert (report.state, report.evidence["padded_units"]) == ("observed", 2)
+
+
+def test_padded_units_of_an_open_reply_do_not_count_for_an_extra_one(serve: Any, bare: Any) -> None:
+    fault = ExtraReplyInPadding(after_units=2, text="Nobody asked.")
+    client, report, _ = played(serve, bare, fault, talk=padded, profile="input-driven")
+
+    assert [round(t - 1000, 1) for t in client.times("response.created")] == [0.1, 4.1]
+    assert report.state == "observed"
 
 
 def test_without_padding_no_extra_reply_begins(serve: Any, bare: Any) -> None:

@@ -356,6 +356,34 @@ def test_a_slow_close_comes_after_everything_else(serve: Any, bare: Any, profile
     assert report.state == "observed"
 
 
+def test_a_close_frame_of_the_client_does_not_put_a_slow_close_off(serve: Any, bare: Any) -> None:
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        async with serve(SlowClose(delay_s=7)) as server, bare(server.url) as client:
+            await client.open()
+            await client.send("session.close")
+            await asyncio.sleep(3)
+            await client.socket.close()
+            return loop.time(), client.closed
+
+    ended_s, closed = run_virtual(main)
+    assert ended_s == pytest.approx(1007, abs=0.05)
+    assert closed.sent is not None
+
+
+def test_nothing_follows_the_answer_to_a_close_frame(serve: Any, bare: Any) -> None:
+    async def talk(client: Any) -> None:
+        await client.open()
+        await client.send("session.close")
+        await asyncio.sleep(3)
+        await client.socket.close()
+
+    client, report, info = played(serve, bare, LateSessionClosed(delay_s=60), talk=talk)
+    assert info.sent["session.closed"] == 0
+    assert (client.closed.rcvd.code, info.how) == (1000, "close_frame")
+    assert report.evidence["withheld_s"] == pytest.approx(3, abs=0.01)
+
+
 def test_a_slow_close_that_the_client_did_not_sit_through_proves_nothing(serve: Any, bare: Any) -> None:
     async def talk(client: Any) -> None:
         await client.open()
