@@ -160,9 +160,8 @@ class Connection:
         self._ended("client", "fin" if self._ending.error is None else "rst")
 
     def _over(self) -> None:
-        for handle in (self._timer, self._waiting[2] if self._waiting else None):
-            if handle is not None:
-                handle.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._cut_wait()
         self._session.lost(self._loop.time())
         self._wire.over()
@@ -379,7 +378,8 @@ class Connection:
         """The connection is over; a wait that the client sat through for a while has bitten."""
         if self._waiting is None:
             return
-        run, since_s, _ = self._waiting
+        run, since_s, handle = self._waiting
+        handle.cancel()
         self._waiting = None
         waited_s = self._loop.time() - since_s
         if run is not None and waited_s >= WITHHELD_FOR_S:

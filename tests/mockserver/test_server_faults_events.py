@@ -186,9 +186,11 @@ def test_a_cancel_of_nothing_proves_nothing(serve: Any, bare: Any) -> None:
     async def talk(client: Any) -> None:
         await client.open()
         await client.send("response.cancel")
+        await client.send("session.heartbeat")
         await asyncio.sleep(0.1)
 
-    _, report, _ = played(serve, bare, IgnoreCancel(), talk=talk)
+    client, report, _ = played(serve, bare, IgnoreCancel(), talk=talk)
+    assert client.names[-1] == "session.heartbeat_ack"
     assert report.state == "triggered"
 
 
@@ -350,6 +352,21 @@ def test_a_reply_that_the_clip_itself_moves_is_not_frozen(serve: Any, bare: Any)
 
     client, report, _ = played(serve, bare, FreezeTail(), talk=talk)
     assert text_of(client) == "One two three."
+    assert report.state == "triggered"
+
+
+def test_a_reply_that_the_residual_ends_is_not_frozen(serve: Any, bare: Any) -> None:
+    async def talk(client: Any) -> None:
+        await client.open()
+        await client.append()
+        await asyncio.sleep(0.9)
+        await client.append(500)
+        await client.send("input_audio_buffer.commit", final=True)
+        await asyncio.sleep(3)
+
+    reply = Reply(starts_at_unit=0, units=2, text="One two.")
+    client, report, _ = played(serve, bare, FreezeTail(), talk=talk, reply=reply)
+    assert text_of(client) == "One two."
     assert report.state == "triggered"
 
 
