@@ -91,6 +91,17 @@ def test_an_append_on_the_beat_leaves_no_room_for_silence(engine: Any) -> None:
     assert t.units == ["append speak"] * 4
 
 
+@pytest.mark.parametrize(("profile", "at_s"), [("engine", 1.02), ("july", 1.05)])
+def test_an_append_read_at_the_very_end_of_the_wait_comes_before_the_silence(
+    talk: Any, profile: str, at_s: float
+) -> None:
+    t = talk(reply(0, 3), profile=profile).open().append().until(0.5)
+    t.now_s = at_s  # the timer is due as well, and has not fired yet
+    t.append().until(20)
+
+    assert t.units[:2] == ["append speak", "append speak"]
+
+
 def test_an_append_late_against_the_cadence_loses_whatever_the_unit_took(engine: Any, talk: Any) -> None:
     units = []
     for make in (engine(reply(0, 3), decision_s=0.5), talk(reply(0, 3), decision_s=0.5).open()):

@@ -52,7 +52,7 @@ def test_what_is_not_json_costs_itself_only(talk: Any, profile: str, text: str) 
     assert t.forget().send("session.heartbeat").names == ["session.heartbeat_ack"]
 
 
-@pytest.mark.parametrize("depth", [200, 300, 1000])
+@pytest.mark.parametrize("depth", [200, *range(244, 256), 300, 1000])
 @pytest.mark.parametrize(
     "event",
     [

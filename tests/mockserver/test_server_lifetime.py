@@ -89,6 +89,17 @@ def test_model_output_keeps_the_lease(talk: Any) -> None:
     assert t.ends == []
 
 
+def test_a_timeout_that_an_update_shortens_holds_from_then_on(serve: Any, bare: Any) -> None:
+    async def main() -> float:
+        async with serve(profile="july") as server, bare(server.url, pings=False) as client:
+            await client.open()
+            await client.send("session.update", session={"idle_timeout_s": 3})
+            await client.ended()
+            return client.times("session.closed")[0] - client.times("session.updated")[-1]
+
+    assert run_virtual(main) == pytest.approx(3.0, abs=0.01)
+
+
 def test_the_profile_sets_the_times(talk: Any) -> None:
     short = replace(PROFILES["engine"], idle_ttl_s=7.0, reaper_period_s=2.0)
 
@@ -164,6 +175,17 @@ def test_the_close_frame_of_the_engine_tells_the_reason(serve: Any, bare: Any) -
     closed = run_virtual(main)
     assert closed.rcvd.code == 1000
     assert closed.rcvd.reason == "ended by hand " + "é" * 54
+
+
+def test_other_close_frames_tell_no_reason(serve: Any, bare: Any) -> None:
+    async def main() -> Any:
+        async with serve(profile="input-driven") as server, bare(server.url) as client:
+            await client.open()
+            await client.send("session.close", reason="ended by hand")
+            await client.ended()
+            return client.closed
+
+    assert run_virtual(main).rcvd.reason == ""
 
 
 def test_the_alias_of_the_endpoint_exists_in_the_engine_only(serve: Any, bare: Any) -> None:

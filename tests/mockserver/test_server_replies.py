@@ -126,6 +126,22 @@ def test_a_finished_reply_heard_in_full_leaves_the_ledger(talk: Any) -> None:
     assert second["history_committed"] is True
 
 
+@pytest.mark.parametrize("profile", ["july", "engine"])
+def test_truncating_an_item_takes_back_what_was_committed(talk: Any, profile: str) -> None:
+    t = talk(TWO, profile=profile).open().append().until(0.5)
+    rid = t.of("response.created")[0]["response_id"]
+    t.send("playback.ack", response_id=rid, played_ms=900).forget()
+    t.send("conversation.item.truncate", item_id=f"item_{rid}", audio_end_ms=500)
+
+    assert t.names == ["conversation.item.truncated", "playback.acknowledged"]
+    told = t.events[1]["event"]
+    assert (told["truncate"], told["playback"]["played_ms"], told["playback"]["committed_ms"]) == (
+        True,
+        900,
+        500,
+    )
+
+
 def test_an_ack_without_ids_goes_to_the_active_response(talk: Any) -> None:
     t = speaking(talk).send("playback.ack", played_ms=10)
 
