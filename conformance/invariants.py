@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from conformance.checks import matches
 from conformance.checks_judge import judge_ledger
+from conformance.invariants_stream import STREAM_INVARIANTS
 from conformance.observation import Observation, PendingTask
 from conformance.outcome import Finding
 
@@ -175,6 +176,10 @@ def log_error(observation: Observation) -> Iterator[Finding]:
             yield Finding("log-error", ("R41",), "no error in the client's log", record.getMessage()[:300])
 
 
+ABOUT_PADDING = frozenset({"speech-after-commit", "audio-end-not-rising"})
+"""Rules of the server's reader that R39 speaks of; the others have a section of protocol.md and no number."""
+
+
 def wire_violation(observation: Observation) -> Iterator[Finding]:
     """The client sends nothing that docs/protocol.md forbids."""
     seen: set[tuple[str, str]] = set()
@@ -187,7 +192,7 @@ def wire_violation(observation: Observation) -> Iterator[Finding]:
         seen.add((entry.name, section))
         yield Finding(
             "wire-violation",
-            ("R39",),
+            ("R39",) if entry.name in ABOUT_PADDING else (),
             f"protocol.md {section}",
             f"{entry.name}: {entry.data.get('detail', '')} (connection {entry.connection}, t {entry.t_s:.3f})",
         )
@@ -225,51 +230,6 @@ def append_before_commit(observation: Observation) -> Iterator[Finding]:
                 )
 
 
-PERIOD_S = 1.0
-BEAT_TOLERANCE = 0.25
-"""Part of the period by which a padded unit may come early or late and still be on the beat."""
-
-
-def padding_off_beat(observation: Observation) -> Iterator[Finding]:
-    """Padded units come one a chunk period: never sooner, and not later while a reply is open.
-
-    A connection whose socket was stalled is left out: what it delivers, it delivers late. A pause with nothing
-    open is the client's right, for it stops padding when nothing is awaited.
-    """
-    stalled = {report.connection for report in observation.faults if report.name == "stop_reading"}
-    previous: dict[int, float] = {}
-    committed: set[int] = set()
-    open_since: dict[int, float] = {}
-    for entry in observation.entries_in_time:
-        number = entry.connection
-        if number in stalled:
-            continue
-        if entry.kind == "sent" and entry.name == "response.created":
-            open_since[number] = entry.t_s
-        elif entry.kind == "sent" and entry.name == "response.done":
-            open_since.pop(number, None)
-        elif entry.kind == "received" and entry.name == "input_audio_buffer.commit":
-            committed.add(number)
-        elif entry.kind == "received" and entry.name == "input_audio_buffer.append" and number in committed:
-            before = previous.get(number)
-            previous[number] = entry.t_s
-            if before is None:
-                continue
-            gap_s = entry.t_s - before
-            early = gap_s < PERIOD_S * (1 - BEAT_TOLERANCE)
-            late = gap_s > PERIOD_S * (1 + BEAT_TOLERANCE) and open_since.get(number, entry.t_s) <= before
-            if early or late:
-                sample = next((c.sample for c in observation.connections if c.number == number), None)
-                yield Finding(
-                    "padding-off-beat",
-                    ("R39",),
-                    f"one padded unit every {PERIOD_S:g} s",
-                    f"{gap_s:.3f} s between two",
-                    "/".join(sample) if sample else None,
-                )
-                return
-
-
 Invariant = Callable[[Observation], Iterator[Finding]]
 
 INVARIANTS: tuple[Invariant, ...] = (
@@ -280,7 +240,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     log_error,
     wire_violation,
     append_before_commit,
-    padding_off_beat,
+    *STREAM_INVARIANTS,
     judge_ledger,
 )
 """All invariants, in the order their findings are told."""

@@ -33,7 +33,7 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
     if broken:
         lines += ["  broken requirements", *_requirements(broken, requirements)]
     elif result.outcome is not Outcome.PASS and result.requires:
-        lines += ["  requirements it would have shown", *_requirements(result.requires, requirements)]
+        lines += ["  what the scenario requires", *_requirements(result.requires, requirements)]
     if result.faults:
         lines.append("  faults")
         lines += [f"    {_fault(fault)}" for fault in result.faults]

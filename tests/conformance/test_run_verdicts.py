@@ -75,6 +75,26 @@ def test_a_reply_that_never_came_cannot_be_kept_from_its_end() -> None:
 
 BREAKS: list[tuple[str, Rewrite]] = [
     (
+        "clip-altered",
+        Rewrite("client.generate:clip_units", "frame is not None", "False"),
+    ),
+    (
+        "padded-unit",
+        Rewrite(
+            "client.padding:Padding.send_unit",
+            "session.append_sent(period_ms)",
+            "session.append_sent(2 * period_ms)",
+        ),
+    ),
+    (
+        "ack-position",
+        Rewrite("client.wire:playback_ack", "played_ms", "played_ms + 7", places=2),
+    ),
+    (
+        "metadata-incomplete",
+        Rewrite("client.generate:metadata_of", '"mix"', '"mixture"'),
+    ),
+    (
         "task-leak",
         Rewrite(
             "client.teardown:tear_down",
@@ -92,7 +112,9 @@ BREAKS: list[tuple[str, Rewrite]] = [
     ),
     (
         "log-error",
-        Rewrite("client.teardown:tear_down", "await failure_of(final_ack(conversation))", "log.error('broken')"),
+        Rewrite(
+            "client.teardown:tear_down", "await failure_of(final_ack(conversation))", "log.error('broken')"
+        ),
     ),
     (
         "append-before-commit",

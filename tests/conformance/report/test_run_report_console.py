@@ -87,7 +87,7 @@ def test_an_inert_scenario_names_its_reason_and_its_requirements(make: SimpleNam
     text = printed(make.report(inert))
     assert "INERT teardown/stall: " in text
     assert "  reason     stop_reading was armed and never triggered" in text
-    assert "  requirements it would have shown\n    R2\n    R13\n" in text
+    assert "  what the scenario requires\n    R2\n    R13\n" in text
     assert text.endswith("\n0 passed, 1 failed\n")
 
 

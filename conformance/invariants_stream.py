@@ -1,0 +1,204 @@
+"""Invariants of what a session streams: the clip, its padding, its acks, and what its metadata must say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from conformance.observation import Observation
+from conformance.outcome import Finding
+from scenarios.faults import FAULTS, Layer
+
+if TYPE_CHECKING:
+    from client.media import Prepared
+    from mockserver.journal import Entry
+
+PCM_BYTES_PER_MS = 32
+UNIT_MS = 1000
+ALWAYS_IN_METADATA = ("id", "split", "clock", "pace", "mix", "fps", "unit_ms", "model", "response_done") + (
+    "drain_timeout",
+    "close_timeout",
+    "ack_timeout",
+    "server_errors",
+    "retry_count",
+    "ref_audio_sha256",
+)
+"""Keys of evaluation.md 12.1."""
+
+
+def metadata_incomplete(observation: Observation) -> Iterator[Finding]:
+    """The metadata of a sample that had a session hold every key of evaluation.md 12.1."""
+    for facts in observation.samples:
+        if facts.outcome != "published" or facts.metadata is None:
+            continue
+        missing = [key for key in ALWAYS_IN_METADATA if key not in facts.metadata]
+        if missing:
+            told = f"without {', '.join(missing)}"
+            yield Finding(
+                "metadata-incomplete", ("R20",), "every key of evaluation.md 12.1", told, facts.name
+            )
+
+
+def clip_altered(observation: Observation) -> Iterator[Finding]:
+    """The clip arrives as it was prepared: unit by unit, each with its picture, its duration and the media clock."""
+    prepared = {(p.split, p.id): p for p in observation.prepared}
+    for number, appends in _appends(observation, committed=False).items():
+        sample = prepared.get(_sample_of(observation, number) or ("", ""))
+        if sample is None:
+            continue
+        told = next((wrong for k, a in enumerate(appends) if (wrong := _unit_differs(sample, k, a))), "")
+        if told:
+            yield Finding(
+                "clip-altered", ("R51",), "the units of the clip, in order", told, _name(observation, number)
+            )
+
+
+def _unit_differs(sample: Prepared, k: int, append: Entry) -> str:
+    """What is wrong with the k-th append of a clip, in words; the last unit's length is another invariant's."""
+    unit_bytes = UNIT_MS * PCM_BYTES_PER_MS
+    size = int(append.data.get("audio_bytes", 0))
+    pcm = sample.pcm[k * unit_bytes : k * unit_bytes + size]
+    if append.data.get("audio_sha") != sha(pcm):
+        return f"append {k + 1} holds other audio than the clip at {k * UNIT_MS} ms"
+    end_ms = (k * unit_bytes + size) // PCM_BYTES_PER_MS
+    if (
+        append.data.get("audio_end_ms") != end_ms
+        or append.data.get("duration_ms") != size // PCM_BYTES_PER_MS
+    ):
+        said = f"duration_ms {append.data.get('duration_ms')}, audio_end_ms {append.data.get('audio_end_ms')}"
+        return f"append {k + 1} says {said}, and ends at {end_ms} ms"
+    frames = [frame.get("sha") for frame in append.data.get("frames") or ()]
+    wanted = [sha(sample.frames[k].jpeg)] if k < len(sample.frames) else []
+    if frames != wanted:
+        return f"append {k + 1} carries {len(frames)} picture(s), not picture {k + 1} of {len(sample.frames)}"
+    return ""
+
+
+def padded_unit(observation: Observation) -> Iterator[Finding]:
+    """A padded unit is silence of one period, no speech, no picture, its media clock one period on (R39)."""
+    silence = sha(bytes(UNIT_MS * PCM_BYTES_PER_MS))
+    for number, appends in _appends(observation, committed=True).items():
+        before: object = None
+        for append in appends:
+            data = append.data
+            end_ms = data.get("audio_end_ms")
+            right = (
+                data.get("audio_sha") == silence
+                and data.get("is_speech") is False
+                and not data.get("frames")
+                and data.get("duration_ms") == UNIT_MS
+                and (not isinstance(before, int) or end_ms == before + UNIT_MS)
+            )
+            if not right:
+                told = f"at {append.t_s:.3f} s: {dict(data)}"
+                wanted = f"{UNIT_MS} ms of zeros, is_speech false, no picture, audio_end_ms {UNIT_MS} more"
+                yield Finding("padded-unit", ("R39",), wanted, told[:400], _name(observation, number))
+                break
+            before = end_ms
+
+
+def ack_position(observation: Observation) -> Iterator[Finding]:
+    """A playback ack says how much audio had come: a position the reply had really reached by then."""
+    # What a fault changes on its way is not what the client got.
+    altered = {
+        r.connection for r in observation.faults if FAULTS[r.name].layer in (Layer.SESSION, Layer.RESPONSE)
+    }
+    reached: dict[tuple[int, object], list[int]] = {}
+    for entry in observation.entries_in_time:
+        key = (entry.connection, entry.data.get("response_id"))
+        if entry.connection in altered:
+            continue
+        if entry.kind == "sent" and entry.name.endswith("audio.delta"):
+            duration_ms = entry.data.get("audio_duration_ms")
+            if isinstance(duration_ms, int):
+                reached.setdefault(key, [0]).append(duration_ms)
+        elif entry.kind == "received" and entry.name == "playback.ack":
+            played_ms = entry.data.get("played_ms")
+            if played_ms not in reached.get(key, [0]):
+                told = f"played_ms {played_ms} at {entry.t_s:.3f} s; reached: {reached.get(key, [0])[-3:]} ms"
+                yield Finding(
+                    "ack-position",
+                    ("R1",),
+                    "audio received so far",
+                    told,
+                    _name(observation, entry.connection),
+                )
+                return
+
+
+PERIOD_S = 1.0
+BEAT_TOLERANCE = 0.25
+"""Part of the period by which a padded unit may come early or late and still be on the beat."""
+
+
+def padding_off_beat(observation: Observation) -> Iterator[Finding]:
+    """Padded units come one a chunk period: never sooner, and not later while a reply is open.
+
+    A connection whose socket was stalled is left out: what it delivers, it delivers late. A pause with nothing
+    open is the client's right, for it stops padding when nothing is awaited.
+    """
+    stalled = {report.connection for report in observation.faults if report.name == "stop_reading"}
+    previous: dict[int, float] = {}
+    committed: set[int] = set()
+    open_since: dict[int, float] = {}
+    for entry in observation.entries_in_time:
+        number = entry.connection
+        if number in stalled:
+            continue
+        if entry.kind == "sent" and entry.name == "response.created":
+            open_since[number] = entry.t_s
+        elif entry.kind == "sent" and entry.name == "response.done":
+            open_since.pop(number, None)
+        elif entry.kind == "received" and entry.name == "input_audio_buffer.commit":
+            committed.add(number)
+        elif entry.kind == "received" and entry.name == "input_audio_buffer.append" and number in committed:
+            before = previous.get(number)
+            previous[number] = entry.t_s
+            if before is None:
+                continue
+            gap_s = entry.t_s - before
+            early = gap_s < PERIOD_S * (1 - BEAT_TOLERANCE)
+            late = gap_s > PERIOD_S * (1 + BEAT_TOLERANCE) and open_since.get(number, entry.t_s) <= before
+            if early or late:
+                sample = next((c.sample for c in observation.connections if c.number == number), None)
+                yield Finding(
+                    "padding-off-beat",
+                    ("R39",),
+                    f"one padded unit every {PERIOD_S:g} s",
+                    f"{gap_s:.3f} s between two",
+                    "/".join(sample) if sample else None,
+                )
+                return
+
+
+STREAM_INVARIANTS = (metadata_incomplete, clip_altered, padded_unit, ack_position, padding_off_beat)
+"""In the order their findings are told."""
+
+
+def sha(data: bytes) -> str:
+    """The first 16 digits of a SHA-256, as the server's journal names media."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _appends(observation: Observation, *, committed: bool) -> dict[int, list[Entry]]:
+    """Appends of each connection before or after its commit, in order, without what came when all was released."""
+    found: dict[int, list[Entry]] = {}
+    seen: set[int] = set()
+    for entry in observation.entries_in_time:
+        if entry.kind != "received":
+            continue
+        if entry.name == "input_audio_buffer.commit":
+            seen.add(entry.connection)
+        elif entry.name == "input_audio_buffer.append" and (entry.connection in seen) is committed:
+            found.setdefault(entry.connection, []).append(entry)
+    return found
+
+
+def _sample_of(observation: Observation, number: int) -> tuple[str, str] | None:
+    return next((c.sample for c in observation.connections if c.number == number), None)
+
+
+def _name(observation: Observation, number: int) -> str | None:
+    sample = _sample_of(observation, number)
+    return "/".join(sample) if sample else None
