@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -14,4 +15,11 @@ def main() -> None:
         return
     from conformance.commands import app
 
-    app()
+    try:
+        app()
+    except OSError as error:
+        # Standard output is gone or full: nothing more can be told there, and a trace would help nobody.
+        if error.filename is not None:
+            raise
+        sys.stderr.write(f"conformance: output cannot be written: {error.strerror or error}\n")
+        os._exit(2)  # the interpreter would try to flush the same stream again

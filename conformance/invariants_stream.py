@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 PCM_BYTES_PER_MS = 32
 UNIT_MS = 1000
-ALWAYS_IN_METADATA = ("id", "split", "clock", "pace", "mix", "fps", "unit_ms", "model", "response_done") + (
+ALWAYS_IN_METADATA = (
+    "id",
+    "split",
+    "clock",
+    "pace",
+    "mix",
+    "fps",
+    "unit_ms",
+    "model",
+    "response_done",
     "drain_timeout",
     "close_timeout",
     "ack_timeout",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -99,6 +100,20 @@ def check_clock(options: RunOptions) -> None:
         raise ConfigurationError(f"{reason}; use --clock real")
 
 
+def check_outputs(out: Path | None, files: Sequence[Path]) -> None:
+    """Raises ConfigurationError: a folder or file that cannot be written, before anything is spent; names it."""
+    for file in files:
+        if file.is_dir():
+            raise ConfigurationError(f"{file}: is a folder; a file is wanted")
+    for folder in dict.fromkeys([*([out] if out is not None else []), *(file.parent for file in files)]):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise ConfigurationError(f"{folder}: cannot be written: {error.strerror or error}") from error
+
+
 def run_all(
     scenarios: Sequence[Scenario],
     skipped: Sequence[ScenarioResult],
@@ -156,6 +171,9 @@ def execute(
     """
     check_clock(options)
     scenarios, skipped = choose(patterns, tags, options)
+    check_outputs(
+        options.out, [path for path in (json_path, junit_path) if path is not None and str(path) != "-"]
+    )
     if options.out is not None:
         options = replace(options, out=options.out.resolve())
     options = replace(options, files=_files_of(patterns))

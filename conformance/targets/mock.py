@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mockserver.app import MockServer
-
 from mockserver.journal import Journal
 from scenarios.faults import FaultBase, Layer
 from scenarios.model import Scenario

@@ -89,6 +89,37 @@ def test_bad_input_is_one_clear_message_and_code_2(cli: CliRunner, arguments: li
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "path", "told"),
+    [
+        ("--out", "file", "cannot be written"),
+        ("--out", "file/deep", "cannot be written"),
+        ("--json", ".", "is a folder"),
+        ("--junit", "file/report.xml", "cannot be written"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
+    cli: CliRunner, tmp_path: Path, option: str, path: str, told: str
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = cli.invoke(app, ["run", CLEAN, option, str(tmp_path / path)])
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert str(tmp_path) in result.stderr
+    assert result.stdout == ""
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_full_standard_output_is_one_message() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "conformance", "run", CLEAN, "--jobs", "1"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+
+    assert done.returncode == 2
+    assert done.stderr.strip() == "conformance: output cannot be written: No space left on device"
+
+
 @pytest.mark.parametrize("target", ["live", "nowhere"])
 def test_an_unknown_target_or_clock_is_refused(cli: CliRunner, target: str) -> None:
     assert cli.invoke(app, ["run", "--target", target]).exit_code == 2
