@@ -17,6 +17,13 @@ def main() -> None:
 
     try:
         app()
+    except ImportError as error:
+        from client.library import UnsupportedLibrary
+
+        if not isinstance(error, UnsupportedLibrary):
+            raise
+        sys.stderr.write(f"conformance: {error}\n")
+        sys.exit(2)
     except OSError as error:
         # Standard output is gone or full: nothing more can be told there, and a trace would help nobody.
         if error.filename is not None:
