@@ -209,7 +209,13 @@ def note_failed_attempt(
     if decision.action == "retry":
         log.warning("%s: attempt %d stalled, one retry: %s", name, record.attempt, decision.reason)
     else:
-        log.warning("%s: failed after %d attempt(s): %s", name, record.attempt, decision.reason)
+        log.warning(
+            "%s: failed after %d attempt(s): %s",
+            name,
+            record.attempt,
+            decision.reason,
+            extra={"in_result": True},
+        )
     if on_failed_attempt is None:
         return
     trace = "".join(traceback.format_exception(record.error)) if record.error is not None else None

@@ -61,12 +61,17 @@ _DROPPED_QUERY: Final = frozenset(
 def realtime_url(url: str, model: str) -> str:
     """The session URL: http becomes ws, the path is kept, the duplex query is set (protocol.md 1.1, 17).
 
-    Raises ValueError: the scheme is none of http, https, ws, wss, or there is no host.
+    Raises ValueError: the scheme is none of http, https, ws, wss, there is no host, or no usable port.
     """
-    parts = urlsplit(url)
     schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
-    if parts.scheme not in schemes or not parts.hostname:
-        raise ValueError(f"url: wanted ws://, wss://, http:// or https:// and a host, got {url!r}")
+    wanted = "url: wanted ws://, wss://, http:// or https:// and a host, with a port of 1 to 65535 or none"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in schemes and parts.hostname and parts.port != 0
+    except ValueError as error:
+        raise ValueError(f"{wanted}, got {url!r} ({error})") from error
+    if not usable:
+        raise ValueError(f"{wanted}, got {url!r}")
     kept = [(k, v) for k, v in parse_qsl(parts.query, keep_blank_values=True) if k not in _DROPPED_QUERY]
     ours = [("duplex", "1"), ("model", model), ("minicpmo45_native_duplex", "1"), ("autostart", "0")]
     query = urlencode(kept + ours, quote_via=quote, safe="")
