@@ -48,11 +48,6 @@ def attempt_path(root: Path, split: str, sample_id: str, attempt: int) -> Path:
     return root / ATTEMPTS / split / sample_id / f"{attempt}.json"
 
 
-def is_finished(root: Path, split: str, sample_id: str) -> bool:
-    """Whether the sample's answer is there; whole, because it was renamed into place."""
-    return answer_path(root, split, sample_id).is_file()
-
-
 def publish(result: SampleResult, root: Path, split: str, sample_id: str) -> None:
     """Write a successful sample: metadata first, the answer last (evaluation.md 12.2).
 

@@ -1,7 +1,9 @@
 """`duplex-eval`: the evaluation client for people (evaluation.md 21).
 
-Exit codes: 0 as asked; 1 a sample, the guard or a floor failed; 2 bad input; 4 the server or the judge is away; 130
-interrupted. Progress goes to stderr, the closing table or `--json` to stdout.
+Exit codes: 0 as asked; 1 a sample, the guard or a floor failed; 2 bad input, which is also media that no sample of
+the run could be made of; 4 the server or the judge is away; 130 ended by Ctrl-C, 143 by SIGTERM, both with the summary
+of what was run. Progress goes to stderr, the closing table or `--json` to stdout. Each failure's reason is told once
+while it happens, in short, and once at the end, in full.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from client import cli_judge, cli_run
 from client.cli_options import (
     BAD_INPUT,
     FAILED,
-    INTERRUPTED,
     OK,
     SERVER_AWAY,
     Clock,
@@ -41,6 +42,7 @@ from client.cli_options import (
     TimeoutOption,
     UrlOption,
     complain,
+    hear_logs,
     load_samples,
     print_json,
     print_rows,
@@ -48,6 +50,8 @@ from client.cli_options import (
     refuse,
     session_settings,
 )
+from client.cli_tell import print_failures, refused_rows, tell_bad_media, tell_stage
+from client.interrupt import INTERRUPTED, run_until_ended
 from client.library import UnsupportedLibrary
 
 if TYPE_CHECKING:
@@ -143,42 +147,37 @@ def generate(
 
 def _generate(chosen: Dataset, settings: RunSettings, as_json: bool, print_stage: bool) -> int:
     """Run the samples and print what came of it. Returns the exit code."""
-    import asyncio
-
     from client.run import Run
 
-    interrupted = False
     with progress_of(len(chosen.samples), as_json) as progress:
         run = Run(
             [PlannedSample(sample, settings.session.fps) for sample in chosen.samples],
             settings,
             progress=progress,
-            observer=cli_run.tell_stage if print_stage else None,
+            observer=tell_stage if print_stage else None,
         )
-        try:
-            asyncio.run(run.run())
-        except KeyboardInterrupt:
-            interrupted = True
+        ended_by = run_until_ended(run.run)
     _print_result(run.result, chosen, as_json)
-    if interrupted:
+    if ended_by:
         complain("interrupted; the same command goes on where this one ended")
-        return INTERRUPTED
+        return ended_by
     if run.result.stopped:
-        complain(run.result.stopped)
+        complain(f"error: {run.result.stopped}")
         return SERVER_AWAY
+    if run.result.nothing_prepared:
+        tell_bad_media(run.result)
+        return BAD_INPUT
     unfinished = run.result.failed + run.result.cancelled + len(chosen.refused)
     return FAILED if unfinished or run.result.artifact_errors else OK
 
 
 def _print_result(result: RunResult, chosen: Dataset, as_json: bool) -> None:
-    from client.progress import ending, summary_rows
+    from client.progress import summary_rows
 
     if as_json:
-        print_json({**result.to_json(), "refused": cli_run.refused_rows(chosen)})
+        print_json({**result.to_json(), "refused": refused_rows(chosen)})
         return
-    for record in result.samples:
-        if record.outcome == "failed":
-            typer.echo(ending(record))
+    print_failures(result)
     print_rows(summary_rows(result, len(chosen.refused)))
 
 
@@ -190,6 +189,7 @@ app.command()(cli_run.compare)
 
 def main() -> None:
     """Entry point of `duplex-eval`."""
+    hear_logs()
     try:
         app()
     except UnsupportedLibrary as error:

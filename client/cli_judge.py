@@ -10,7 +10,6 @@ import typer
 from client.cli_options import (
     BAD_INPUT,
     FAILED,
-    INTERRUPTED,
     OK,
     SERVER_AWAY,
     DatasetOption,
@@ -47,6 +46,7 @@ from client.cli_options import (
     progress_of,
     refuse,
 )
+from client.interrupt import INTERRUPTED, run_until_ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,8 +127,8 @@ def evaluate(
             media_root=media_root,
             require_media=False,
         )
-        result, interrupted = judge_all(chosen, settings, FrameStore(), as_json)
-        raise typer.Exit(_tell(result, interrupted, wanted, as_json))
+        result, ended_by = judge_all(chosen, settings, FrameStore(), as_json)
+        raise typer.Exit(_tell(result, ended_by, wanted, as_json))
     except (DatasetError, EvaluationError, RunError, ScoreError) as error:
         refuse(str(error))
     except KeyboardInterrupt:
@@ -138,30 +138,23 @@ def evaluate(
 
 def judge_all(
     chosen: Dataset, settings: EvaluationSettings, store: FrameStore, as_json: bool
-) -> tuple[EvaluationResult, bool]:
-    """Judge every sample chosen. Returns the result and whether it was interrupted.
+) -> tuple[EvaluationResult, int]:
+    """Judge every sample chosen. Returns the result, and the exit code of an interruption or 0.
 
     Raises EvaluationError, RunError: nothing was asked.
     """
-    import asyncio
-
     from client.judge.evaluation import Evaluation
     from client.judge.subject import subject_of
 
     subjects = [subject_of(sample, settings.response_root, store) for sample in chosen.samples]
-    interrupted = False
     with progress_of(len(subjects), as_json, "judged") as progress:
         evaluation = Evaluation(subjects, settings, progress=progress)
-        try:
-            asyncio.run(evaluation.run())
-        except KeyboardInterrupt:
-            interrupted = True
-    return evaluation.result, interrupted
+        ended_by = run_until_ended(evaluation.run)
+    return evaluation.result, ended_by
 
 
-def _tell(result: EvaluationResult, interrupted: bool, floors: Mapping[str, float], as_json: bool) -> int:
+def _tell(result: EvaluationResult, ended_by: int, floors: Mapping[str, float], as_json: bool) -> int:
     """Print what came of an evaluation. Returns the exit code."""
-    from client.progress import reason
     from client.summary import floor_verdicts
 
     accuracy = result.accuracy()
@@ -169,18 +162,28 @@ def _tell(result: EvaluationResult, interrupted: bool, floors: Mapping[str, floa
     if as_json:
         print_json({**accuracy, "verdicts": [verdict.to_json() for verdict in verdicts]})
     else:
-        for record in result.records:
-            if record.outcome == "failed" and not record.error.startswith("not judged: "):
-                typer.echo(f"{record.split}/{record.id} not scored: {reason(record.error)}")
+        print_unscored(result)
         print_rows([*accuracy_rows(accuracy), *verdict_rows(verdicts)])
-    if interrupted:
+    if ended_by:
         complain("interrupted; the same command goes on where this one ended")
-        return INTERRUPTED
+        return ended_by
     if result.stopped:
         complain(f"error: {result.stopped}")
         return SERVER_AWAY if result.away else BAD_INPUT
     failed = accuracy["status"] != "completed" or not all(verdict.passed for verdict in verdicts)
     return FAILED if failed or result.artifact_errors else OK
+
+
+def print_unscored(result: EvaluationResult) -> None:
+    """The reason of each sample that was judged in vain, but for what the command ends with as its error anyway."""
+    from client.progress import reason
+
+    for record in result.records:
+        told = reason(record.error)
+        if record.outcome != "failed" or record.error.startswith("not judged: "):
+            continue
+        if not (result.stopped and told in result.stopped):
+            typer.echo(f"{record.split}/{record.id} not scored: {told}")
 
 
 def summarize(

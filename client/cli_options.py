@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from client.progress import PlainProgress, TerminalProgress
     from client.settings import SessionSettings
 
-OK, FAILED, BAD_INPUT, SERVER_AWAY, INTERRUPTED = 0, 1, 2, 4, 130
+OK, FAILED, BAD_INPUT, SERVER_AWAY = 0, 1, 2, 4
 LEGACY_REQUEST_S = 6 * 3600.0
 """What a request timeout of 0 or less stands for (evaluation.md 15)."""
 
@@ -311,6 +311,17 @@ def listed(values: list[str] | None) -> list[str]:
 def complain(line: str) -> None:
     """Tell on stderr."""
     typer.echo(line, err=True)
+
+
+def hear_logs() -> None:
+    """Warnings of the client go to stderr, but for those that progress and the closing table tell anyway."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: not getattr(record, "in_result", False))
+    logger = logging.getLogger("client")
+    logger.addHandler(handler)
+    logger.propagate = False
 
 
 def refuse(message: str) -> NoReturn:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from client.cli_judge import accuracy_rows, judge_all, verdict_rows
+from client.cli_judge import judge_all
 from client.cli_options import (
     BAD_INPUT,
     FAILED,
-    INTERRUPTED,
     OK,
     SERVER_AWAY,
     ConcurrencyOption,
@@ -57,11 +56,12 @@ from client.cli_options import (
     listed,
     load_samples,
     print_json,
-    print_rows,
     progress_of,
     refuse,
     session_settings,
 )
+from client.cli_tell import print_run, refused_rows, tell_bad_media
+from client.interrupt import INTERRUPTED, run_until_ended
 
 if TYPE_CHECKING:
     from client.dataset import Dataset
@@ -215,11 +215,11 @@ class WholeRun:
             folder = resumed_folder(root, resume) if resume is not None else new_run_folder(root)
             complain(f"run folder: {folder} (after an interruption: --resume {folder.name})")
             store = FrameStore()
-            result, interrupted = self.generate(folder, store)
+            result, ended_by = self.generate(folder, store)
             judged: EvaluationResult | None = None
-            if not interrupted and not result.stopped:
-                judged, interrupted = self.evaluate(folder, store)
-            return self.tell(folder, result, judged, interrupted)
+            if not (ended_by or result.stopped or result.nothing_prepared):
+                judged, ended_by = self.evaluate(folder, store)
+            return self.tell(folder, result, judged, ended_by)
 
     def check(self, root: Path) -> None:
         """Look at all settings before a folder is made. Raises RunError, EvaluationError."""
@@ -256,28 +256,21 @@ class WholeRun:
             count_late=self.judge_late,
         )
 
-    def generate(self, folder: Path, store: Any) -> tuple[RunResult, bool]:
-        """Run the sessions. Returns the result and whether it was interrupted."""
-        import asyncio
-
+    def generate(self, folder: Path, store: Any) -> tuple[RunResult, int]:
+        """Run the sessions. Returns the result, and the exit code of an interruption or 0."""
         from client.run import Run
 
         samples = [PlannedSample(sample, self.session.fps, store) for sample in self.chosen.samples]
         with progress_of(len(samples), self.as_json) as progress:
             run = Run(samples, self.run_settings(folder), progress=progress)
-            try:
-                asyncio.run(run.run())
-            except KeyboardInterrupt:
-                return run.result, True
-        return run.result, False
+            ended_by = run_until_ended(run.run)
+        return run.result, ended_by
 
-    def evaluate(self, folder: Path, store: Any) -> tuple[EvaluationResult, bool]:
+    def evaluate(self, folder: Path, store: Any) -> tuple[EvaluationResult, int]:
         """Judge what was published, after the timed window."""
         return judge_all(self.chosen, self.evaluation_settings(folder), store, self.as_json)
 
-    def tell(
-        self, folder: Path, result: RunResult, judged: EvaluationResult | None, interrupted: bool
-    ) -> int:
+    def tell(self, folder: Path, result: RunResult, judged: EvaluationResult | None, ended_by: int) -> int:
         """Write the whole result, print it, and say how it ended."""
         if judged is not None:
             result.accuracy = judged.accuracy()
@@ -292,9 +285,9 @@ class WholeRun:
             print_json({**result.to_json(), "refused": refused_rows(self.chosen)})
         else:
             print_run(result, judged, verdicts, len(self.chosen.refused))
-        if interrupted:
+        if ended_by:
             complain(f"interrupted; --resume {folder.name} goes on where this one ended")
-            return INTERRUPTED
+            return ended_by
         for stopped, code in (
             (result.stopped, SERVER_AWAY),
             (judged.stopped if judged else "", SERVER_AWAY if judged and judged.away else BAD_INPUT),
@@ -302,6 +295,9 @@ class WholeRun:
             if stopped:
                 complain(f"error: {stopped}")
                 return code
+        if result.nothing_prepared:
+            tell_bad_media(result)
+            return BAD_INPUT
         return OK if all(verdict.passed for verdict in verdicts) else FAILED
 
     def verdicts(self, result: RunResult) -> list[Verdict]:
@@ -324,52 +320,6 @@ class WholeRun:
         if self.max_retries is not None:
             verdicts.append(retries_verdict(result.duplex_retry_count, self.max_retries))
         return verdicts + floor_verdicts(result.accuracy or {}, self.floors)
-
-
-def print_run(
-    result: RunResult, judged: EvaluationResult | None, verdicts: Sequence[Verdict], refused: int
-) -> None:
-    """The closing table, under each failed sample's reason."""
-    from client.progress import ending, reason, summary_rows
-
-    for record in result.samples:
-        if record.outcome == "failed":
-            typer.echo(ending(record))
-    for scored in judged.records if judged is not None else ():
-        if scored.outcome == "failed":
-            typer.echo(f"{scored.split}/{scored.id} not scored: {reason(scored.error)}")
-    for error in result.artifact_errors:
-        typer.echo(f"not written: {error}")
-    rows = summary_rows(result, refused)
-    rows += latency_rows(result)
-    if result.accuracy is not None:
-        rows += accuracy_rows(result.accuracy)
-    rows += verdict_rows(verdicts)
-    rows.append(("drain padding", "on: silence is sent after the final commit until the replies have ended"))
-    print_rows(rows)
-
-
-def latency_rows(result: RunResult) -> list[tuple[str, str]]:
-    """Stream and response latencies, as far as they were measured."""
-    told = result.to_json()
-    rows = []
-    for name in ("duplex_stream_ttft_ms", "duplex_stream_ttfp_ms"):
-        figures = told[name]
-        if figures is not None:
-            text = f"mean {figures['mean']:.0f}, median {figures['p50']:.0f}, p99 {figures['p99']:.0f} ms"
-            rows.append((name.removesuffix("_ms").replace("_", " "), text))
-    return rows
-
-
-def refused_rows(chosen: Dataset) -> list[dict[str, Any]]:
-    """Rows of the dataset that could not be used, for JSON."""
-    return [{"split": r.split, "id": r.id, "where": r.where, "reason": r.reason} for r in chosen.refused]
-
-
-def tell_stage(step: str, fields: Mapping[str, Any]) -> None:
-    """An observer that prints each phase of each session."""
-    if step == "phase":
-        complain(f"{fields['split']}/{fields['id']} attempt {fields['attempt']}: {fields['name']}")
 
 
 def compare(

@@ -36,6 +36,9 @@ class Ended(Protocol):
     def latency_s(self) -> float | None: ...
     @property
     def retry_count(self) -> int: ...
+    @property
+    def told_at_once(self) -> bool:
+        """Whether its reason is worth a line before the end; else it may be the same for every sample."""
 
 
 def _loop_time_s() -> float:
@@ -107,8 +110,10 @@ class PlainProgress:
 
     def ended(self, index: int, record: Ended) -> None:
         self._estimate.ended(record)
+        if record.outcome == "cancelled":
+            return  # the closing table counts them
         self._write(
-            f"[{index + 1}/{self._estimate.total}] {ending(record)} "
+            f"[{index + 1}/{self._estimate.total}] {in_short(record)} "
             f"(elapsed {minutes(self._estimate.elapsed_s)}{self._estimate.told()})"
         )
 
@@ -151,8 +156,8 @@ class TerminalProgress:
     def ended(self, index: int, record: Ended) -> None:
         self._working.pop(index, None)
         self._estimate.ended(record)
-        if record.outcome in ("failed", "cancelled") or record.retry_count:
-            self._console.print(ending(record), markup=False, highlight=False)
+        if record.outcome == "failed" or record.retry_count:
+            self._console.print(in_short(record), markup=False, highlight=False)
         self._show()
 
     def _show(self) -> None:
@@ -162,21 +167,33 @@ class TerminalProgress:
         )
 
 
+def in_short(record: Ended) -> str:
+    """A line on how a sample ended, for while others run; a reason is cut where it is very long."""
+    line = _how(record)
+    if not record.error or not record.told_at_once:
+        return line
+    told = reason(record.error)
+    return f"{line}: {told if len(told) <= _LONGEST_REASON else told[: _LONGEST_REASON - 1] + '…'}"
+
+
 def ending(record: Ended) -> str:
-    """One line on how a sample ended."""
+    """A line on how a sample ended, with its whole reason."""
+    return _how(record) + (f": {reason(record.error)}" if record.error else "")
+
+
+def _how(record: Ended) -> str:
     line = f"{record.split}/{record.id} {record.outcome.replace('_', ' ')}"
     if record.latency_s is not None:
         line += f" in {record.latency_s:.1f} s"
     if record.retry_count:
         line += f", retried {record.retry_count} time{'s' * (record.retry_count > 1)}"
-    return line + (f": {reason(record.error)}" if record.error else "")
+    return line
 
 
 def reason(error: str) -> str:
-    """An error in one line: the last line of a traceback, cut where it is very long."""
+    """An error in one line: the last line of a traceback."""
     lines = error.strip().splitlines() or [""]
-    text = lines[-1] if lines[0].startswith("Traceback") or len(lines) > 1 else lines[0]
-    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
+    return lines[-1] if lines[0].startswith("Traceback") or len(lines) > 1 else lines[0]
 
 
 def minutes(seconds: float) -> str:

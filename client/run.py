@@ -89,7 +89,8 @@ class Run:
         self._attempts: dict[tuple[str, str], int] = {}
         """Sessions begun a sample; a cancelled one has them too."""
         self._begin_s = 0.0
-        self._tried = False
+        self._begun = self._tried = False
+        """A worker has taken a sample; a session of one was begun."""
         self._reached = asyncio.Event()
         """A session got as far as its first event."""
         self._away = asyncio.Event()
@@ -205,8 +206,10 @@ class Run:
 
     async def _sample(self, index: int) -> None:
         sample = self._samples[index]
-        if self._progress is not None:
-            self._progress.started(index, sample.split, sample.id)
+        waits = self._settings.stop_when_away and self._begun
+        self._begun = True
+        if not waits:
+            self._tell_start(index, sample)
         prepared = await self._prepared(index, sample)
         if prepared is None:
             return
@@ -215,15 +218,22 @@ class Run:
         if self._settings.stop_when_away and self._tried:
             # The first session shows whether the server is there, before any other sample is spent on it.
             await self._reached.wait()
+        if waits:
+            self._tell_start(index, sample)
         self._tried = True
         output = await request_sample(
             prepared, self._settings.session, observer=self._observe, on_failed_attempt=self._keep_attempt
         )
         self._end(index, await self._kept(index, self._record_of(index, output), output))
         if self._settings.stop_when_away and not self._reached.is_set():
-            self.result.stopped = f"the server is away: {output.error.strip().splitlines()[-1]}"
+            told = output.error.strip().splitlines()[-1]
+            self.result.stopped = f"the server at {self.result.settings['url']} is away: {told}"
             self._away.set()
             await asyncio.Event().wait()  # the next sample is not begun; the run ends this task
+
+    def _tell_start(self, index: int, sample: Prepared | Planned) -> None:
+        if self._progress is not None:
+            self._progress.started(index, sample.split, sample.id)
 
     def _cleared(self, index: int, sample: Prepared | Planned) -> bool:
         """Take an older answer away: it must not outlive a failure of the sample's new run."""
@@ -238,17 +248,21 @@ class Run:
 
     async def _prepared(self, index: int, sample: Prepared | Planned) -> Prepared | None:
         """The sample's input; None: it could not be prepared, and the sample has failed with the reason."""
+        bad_media = False
         try:
             prepared = sample if isinstance(sample, Prepared) else await asyncio.to_thread(sample)
             if not prepared.pcm:
                 raise MediaError("no audio to send; allowed: at least one sample of PCM16")
             return prepared
         except MediaError as error:
-            reason = str(error)
+            bad_media, reason = True, str(error)
         except (OSError, ValueError, RuntimeError, MemoryError):  # what decoders raise; told in full
             reason = traceback.format_exc()
-        log.warning("%s/%s: preparation failed: %s", sample.split, sample.id, reason)
-        self._end(index, SampleRecord(sample.split, sample.id, "failed", error=f"preparation: {reason}"))
+        log.warning(
+            "%s/%s: preparation failed: %s", sample.split, sample.id, reason, extra={"in_result": True}
+        )
+        told = f"preparation: {reason}"
+        self._end(index, SampleRecord(sample.split, sample.id, "failed", error=told, bad_media=bad_media))
         return None
 
     def _record_of(self, index: int, output: RequestOutput) -> SampleRecord:

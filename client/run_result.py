@@ -41,6 +41,13 @@ class SampleRecord:
     """Of a successful sample, in this run or an earlier one."""
     close: str | None = None
     """clean, by_peer, forced or lost; None: no session."""
+    bad_media: bool = False
+    """It failed before any session: its media cannot be used."""
+
+    @property
+    def told_at_once(self) -> bool:
+        """What ended a session is its own; what kept one from beginning may be the same for every sample."""
+        return self.close is not None
 
     def to_json(self) -> dict[str, Any]:
         """Facts for `run_result.json`: all but the sentences, which are the sample's own file."""
@@ -98,6 +105,11 @@ class RunResult:
     def failed(self) -> int:
         """Samples without an answer file, each with its reason."""
         return self.count("failed")
+
+    @property
+    def nothing_prepared(self) -> bool:
+        """Every sample that was asked for failed before any session because of its media."""
+        return bool(self.samples) and all(record.bad_media for record in self.samples)
 
     @property
     def cancelled(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from client.media import Prepared
 from client.retry import RequestOutput, request_sample
-from client.run_settings import RunSettings
+from client.run_settings import RunSettings, told
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,9 @@ async def warm_up(prepared: Prepared, settings: RunSettings) -> str:
     if settings.readiness:
         output = await rehearse(prepared, settings, "readiness")
         if not output.success:
-            return f"the server is not ready: {output.error.strip().splitlines()[-1]}"
+            return (
+                f"the server at {told(settings)['url']} is not ready: {output.error.strip().splitlines()[-1]}"
+            )
     for first in range(0, settings.warmups, settings.concurrency):
         numbers = range(first + 1, min(first + settings.concurrency, settings.warmups) + 1)
         await asyncio.gather(*(rehearse(prepared, settings, str(number)) for number in numbers))

@@ -74,10 +74,12 @@ class JudgedRecord:
     latency_s: float | None = None
     retry_count: int = 0
     """Re-asks."""
+    told_at_once: bool = True
+    """Its reason is its own; that of a judge that never worked is told once, at the end."""
 
     def to_json(self) -> dict[str, Any]:
         """All but the score, which is the sample's own file."""
-        return {name: value for name, value in vars(self).items() if name != "score"}
+        return {name: value for name, value in vars(self).items() if name not in ("score", "told_at_once")}
 
 
 @dataclass
@@ -236,7 +238,7 @@ class Evaluation:
             if isinstance(raised, OSError):
                 self.result.artifact_errors.append(f"{subject.name}: {error}")
         if error:
-            log.warning("%s: not scored: %s", subject.name, error)
+            log.warning("%s: not scored: %s", subject.name, error, extra={"in_result": True})
         return JudgedRecord(
             subject.split,
             subject.id,
@@ -246,6 +248,7 @@ class Evaluation:
             requests=judge.counts.requests,
             latency_s=loop.time() - begin_s,
             retry_count=judge.counts.reasks,
+            told_at_once=not self.result.stopped,
         )
 
     def _stop_if_unusable(self, http: JudgeHttp, error: JudgeError) -> None:

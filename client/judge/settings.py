@@ -72,9 +72,14 @@ def completions_url(base_url: str) -> str:
     Raises ValueError: no http or https URL with a host.
     Source: evaluation.md 16.1.
     """
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"judge base URL: found {base_url!r}; allowed: http:// or https:// and a host")
+    wanted = "allowed: http:// or https:// and a host, with a port of 1 to 65535 or none"
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError as error:
+        raise ValueError(f"judge base URL: found {base_url!r} ({error}); {wanted}") from error
+    if not usable:
+        raise ValueError(f"judge base URL: found {base_url!r}; {wanted}")
     path = parts.path.rstrip("/")
     if path.endswith(_COMPLETIONS):
         pass

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from client import artifacts
-from client.artifacts import UnsafePathError, check_paths, is_finished, publish, write_attempt, write_whole
+from client.artifacts import UnsafePathError, answer_path, check_paths, publish, write_attempt, write_whole
 from client.result import SampleResult
 
 SENTENCES = [{"sentence": "你好。", "start": 1.0, "end": 2.0}]
@@ -78,7 +78,7 @@ def test_killed_at_any_step_no_name_holds_half_a_file(
 
     for path in tmp_path.rglob("*.json"):
         json.loads(path.read_text())
-    if is_finished(tmp_path, "S", "1") and (step, nth) != ("unlink", 1):
+    if answer_path(tmp_path, "S", "1").is_file() and (step, nth) != ("unlink", 1):
         assert json.loads((tmp_path / "S/1.json").read_text()) == SENTENCES
     publish(result(), tmp_path, "S", "1")
     assert files(tmp_path) == ["S/1.json", "S/1.meta.json"]

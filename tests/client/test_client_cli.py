@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import io
 import json
 import os
@@ -23,7 +24,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from client.cli import app
-from client.progress import Estimate, PlainProgress, TerminalProgress, ending, minutes, reason, summary_rows
+from client.progress import Estimate, PlainProgress, TerminalProgress, ending, in_short, minutes, summary_rows
 from client.run_result import RunResult, SampleRecord
 from conformance.clock import run_virtual
 from mockserver.app import MockServer
@@ -114,6 +115,13 @@ def mock_server() -> Iterator[str]:
 BAD_INPUT: list[tuple[str, dict[str, str], str]] = [
     ("url of another scheme", {"url": "ftp://127.0.0.1/x"}, "url: wanted ws://"),
     ("url without a host", {"url": "ws:///v1/realtime"}, "url: wanted ws://"),
+    (
+        "url with a port that is none",
+        {"url": "ws://127.0.0.1:99999/"},
+        "a port of 1 to 65535 or none, got 'ws://127",
+    ),
+    ("url with half an address", {"url": "ws://[::1/v1"}, "url: wanted ws://"),
+    ("url with port 0", {"url": "ws://127.0.0.1:0/"}, "a port of 1 to 65535 or none"),
     ("no dataset", {"dataset": "/nowhere/at/all"}, "no such file or folder"),
     ("hub id", {"dataset": "Owner/Dataset"}, "hf download --repo-type dataset Owner/Dataset"),
     ("no such split", {"split": "RTD_Omni"}, "no row of split 'RTD_Omni'; splits seen: RTD_OCR"),
@@ -174,7 +182,7 @@ def test_a_server_that_is_not_there_ends_with_4_and_no_half_file(desk: Desk) -> 
     done = desk.call()
 
     assert done.exit_code == 4
-    assert "the server is away: ConnectionRefusedError" in done.stderr
+    assert "error: the server at ws://127.0.0.1:9/v1/realtime is away: ConnectionRefusedError" in done.stderr
     assert "samples: 2" in done.stdout
     for path in desk.root.rglob("*.json"):
         json.loads(path.read_text())
@@ -194,14 +202,70 @@ def test_proxy_variables_are_ignored(desk: Desk, monkeypatch: pytest.MonkeyPatch
             proxy.accept()
 
 
-def test_media_that_cannot_be_read_fails_its_sample_and_ends_with_1(desk: Desk) -> None:
-    desk.samples(rows("1", question_audio="gone.wav"))
+class Silent(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None: ...
+
+
+@contextmanager
+def http_only() -> Iterator[int]:
+    """A server that speaks HTTP and knows no WebSocket. Gives its port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    "url", ["ws://127.0.0.1:PORT/v1/wrong", "wss://127.0.0.1:PORT/v1", "ws://no-such.invalid/v1"]
+)
+def test_a_server_that_is_away_is_told_once_with_its_url(desk: Desk, url: str) -> None:
+    desk.samples(rows(*map(str, range(8))))
+
+    with http_only() as port:
+        url = url.replace("PORT", str(port))
+        done = desk.call("--concurrency", "8", url=url)
+
+    assert done.exit_code == 4, done.output
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    assert [line[:5] for line in errors] == ["[1/8]", "[1/8]", "error"]
+    assert errors[-1].startswith(f"error: the server at {url} is away: ")
+    assert "is away" not in done.stdout
+    assert {"failed: 1", "cancelled: 7"} <= set(done.stdout.splitlines())
+
+
+def test_media_that_no_sample_can_be_made_of_is_bad_input_and_told_once(desk: Desk) -> None:
+    desk.samples(rows("1", "2", question_audio="no.wav") + rows("3", question_audio="gone.wav"))
+    wav(desk.folder / "no.wav", seconds=0)
 
     done = desk.call()
 
+    assert done.exit_code == 2
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert [line.partition(": preparation: ")[0] for line in errors] == [
+        "error: RTD_OCR/1, RTD_OCR/2",
+        "error: RTD_OCR/3",
+    ]
+    assert done.output.count("no.wav: WAV without samples (0 bytes of data); allowed: a WAV file (") == 1
+    assert done.output.count("gone.wav: cannot be read") == 1
+    assert "…" not in done.output
+
+
+@pytest.mark.slow
+def test_media_that_some_samples_cannot_be_made_of_fails_them_alone(desk: Desk) -> None:
+    desk.samples(rows("1", question_audio="gone.wav") + rows("2"))
+
+    with mock_server() as url:
+        done = desk.call(url=url, pace="as-fast-as-possible")
+
     assert done.exit_code == 1
     assert "RTD_OCR/1 failed: preparation: " in done.stdout
-    assert "gone.wav: cannot be read" in done.stdout
+    assert done.output.count("gone.wav: cannot be read") == 1
+    assert "published: 1" in done.stdout
 
 
 def test_the_key_is_never_printed_or_kept(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,17 +304,23 @@ def test_samples_are_run_resumed_and_told(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_in_time_with_a_summary_and_130(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_an_interruption_ends_in_time_with_a_summary_and_its_code(
+    desk: Desk, number: signal.Signals, code: int
+) -> None:
     wav(desk.folder / "q.wav", seconds=30)
     with mock_server() as url:
         running = desk.start(url=url)
         assert running.stderr is not None
         assert any("started" in line for line in running.stderr)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         stdout, stderr = running.communicate(timeout=20)
 
-    assert running.returncode == 130, stderr
-    assert "interrupted" in stderr
+    assert running.returncode == code, stderr
+    assert stderr.count("interrupted") == 1
+    assert "cancelled" not in stderr
     assert "cancelled: 2" in stdout
     assert "Traceback" not in stderr
     told = json.loads((desk.root / "run_result.json").read_text())
@@ -320,7 +390,7 @@ def test_the_bar_shows_samples_in_work_and_keeps_failures_above_it() -> None:
     async def main() -> None:
         with TerminalProgress(3, screen) as progress:
             progress.started(0, "RTD_OCR", "1")
-            progress.ended(0, record("failed", error="[red]no[/red] answer"))
+            progress.ended(0, record("failed", error="[red]no[/red] answer", close="lost"))
             progress.started(1, "RTD_OCR", "2")
 
     run_virtual(main)
@@ -335,7 +405,9 @@ def test_endings_and_reasons_take_one_line() -> None:
     trace = "Traceback (most recent call last):\n  File x\nValueError: odd"
 
     assert ending(record("failed", error=trace)) == "RTD_OCR/1 failed: ValueError: odd"
-    assert len(reason("x" * 1000)) == 160
+    assert ending(record("failed", error="x" * 1000)).endswith(": " + "x" * 1000)
+    assert in_short(record("failed", error="x" * 1000, close="lost")).endswith(": " + "x" * 159 + "…")
+    assert in_short(record("failed", error="x" * 1000)) == "RTD_OCR/1 failed"
     assert [minutes(s) for s in (0.4, 61, 3723)] == ["0:00", "1:01", "1:02:03"]
 
 

@@ -292,6 +292,7 @@ def test_a_judge_that_is_away_ends_with_4_and_keeps_what_was_finished(
         done = desk.run(url=up.url)
         assert done.exit_code == 4, done.output
         assert "error: no answer from http://127.0.0.1:9/v1/chat/completions" in done.stderr
+        assert done.output.count("no answer from") == 1
         assert desk.told()["published"] == 2
         judged = desk.evaluate(up.judge_url, "--floors", "pr.mean_all_success=0")
 
@@ -345,6 +346,11 @@ BAD_RUN: list[tuple[str, dict[str, str], str]] = [
     ("concurrency", {"concurrency": "0"}, "--concurrency"),
     ("workers", {"eval_workers": "0"}, "--eval-workers"),
     ("judge url", {"judge_base_url": "judge:8000"}, "judge base URL: found 'judge:8000'"),
+    (
+        "judge port",
+        {"judge_base_url": "http://h:99999"},
+        "judge base URL: found 'http://h:99999' (Port out of range",
+    ),
     ("judge model", {"judge_model": ""}, "judge model: found nothing"),
     ("judge timeout", {"judge_timeout_s": "0"}, "judge timeout_s: found 0.0"),
     ("judge fps", {"judge_fps": "nan"}, "judge fps: found nan"),
@@ -373,6 +379,16 @@ def test_bad_input_of_a_run_ends_with_2_and_no_folder(
     assert found in done.stderr
     assert "Traceback" not in done.output
     assert list(desk.root.glob("run-*")) == []
+
+
+def test_media_that_no_sample_can_be_made_of_ends_a_run_before_the_judge(desk: Desk) -> None:
+    wav(desk.folder / "q.wav", seconds=0)
+
+    done = desk.run()
+
+    assert done.exit_code == 2, done.output
+    assert "error: PR_correction/1, PR_correction/2: preparation: " in done.stderr
+    assert done.output.count("WAV without samples") == 1
 
 
 def test_a_pace_without_times_is_refused_before_it_is_run(desk: Desk) -> None:
