@@ -1,8 +1,8 @@
 """The whole evaluation of 66 samples with judge, in virtual time: speed, memory, and who spent it.
 
 30 RTD and 36 PR, clips of 15 to 65 s with a JPEG of 16 kB a second, real-time pace, concurrency 8, three replies a
-session, answers of ten sentences: some 300 temporal requests with frames and all content requests. The store of prepared
-frames is shared by sessions and judge; it is filled before the clock starts and reported apart.
+session, answers of ten sentences: some 300 temporal requests with frames and all content requests. The store of
+prepared frames is shared by sessions and judge; it is filled before the clock starts and reported apart.
 
 Prints, asserts nothing. Usage: python bench/evaluation.py [--rounds N]
 """
@@ -124,8 +124,8 @@ def measure() -> None:
     judged = seen.judged
     assert judged is not None, "the scenario has a judge"
     print(
-        f"{published} of 66 published, {judged.accuracy.get('evaluated')} evaluated, {len(judged.ledger)} judge requests; "
-        f"{sessions_s:.0f} s of sessions ({sessions_s / 66:.1f} s each)"
+        f"{published} of 66 published, {judged.accuracy.get('evaluated')} evaluated, "
+        f"{len(judged.ledger)} judge requests; {sessions_s:.0f} s of sessions ({sessions_s / 66:.1f} s each)"
     )
     print(
         f"real {took_s:.2f} s, CPU {cpu_s:.2f} s: {sessions_s / took_s:.0f} x session time by the wall, "
