@@ -116,6 +116,20 @@ _RETRYING: tuple[Defect, ...] = (
         first=("retry/row-06[once]",),
     ),
     Defect(
+        name="ack-timeout-blocks-retry",
+        about="takes an ack timeout beside a stall for a reason not to retry",
+        rewrites=(
+            Rewrite(
+                "client.retry:decide_result",
+                "recorded_timeouts(result)",
+                "recorded_timeouts(result) and result.ack_timeout is None",
+            ),
+        ),
+        breaks=("R4",),
+        findings=_LOST,
+        first=("retry/row-08[drain-and-ack-once]",),
+    ),
+    Defect(
         name="request-timeout-not-retried",
         about="fails a sample at its first per-request timeout",
         rewrites=(
