@@ -120,9 +120,13 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
     stage = _Stage(observation, options, voice, loop)
     if stage.judge is not None:
         observation.watchdog_s += stage.judge.worst_case_s
+    # What is there already cannot be this scenario's garbage: frozen out, the collection at its end is cheap
+    # however large the process has grown.
+    gc.freeze()
     try:
         stage.play()
     finally:
+        gc.unfreeze()
         if isinstance(loop, VirtualLoop):
             # Bytes that the network never delivered make every later moment doubtful.
             observation.harness_errors += [
