@@ -23,6 +23,14 @@ class Defect:
     first: tuple[str, ...] = ()
     """Scenarios most likely to catch it; tried first."""
 
+    @property
+    def of_the_judge(self) -> bool:
+        """It sits in the judge's client: only scenarios with a judge can catch it by more than accident.
+
+        The others never are: a session is the subject of the scenarios without a judge.
+        """
+        return all(rewrite.function.startswith("client.judge.") for rewrite in self.rewrites)
+
 
 @dataclass(frozen=True)
 class Catch:

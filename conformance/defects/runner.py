@@ -46,12 +46,17 @@ def run_defects(
         stop_at_first: a defect ends at its first true catch.
     """
     usable = [s for s in scenarios if reference[s.id].outcome is Outcome.PASS]
-    jobs = [_Job(d, tuple(_likely_first(d, usable)), options, stop_at_first) for d in defects]
+    jobs = [_Job(d, tuple(_likely_first(d, _concerned(d, usable))), options, stop_at_first) for d in defects]
     for defect, results in zip(defects, spread(_run, jobs, processes), strict=True):
         if isinstance(results, str):
             yield DefectResult(defect.name, defect.breaks, (), missed_reason=results)
         else:
             yield _read(defect, results)
+
+
+def _concerned(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """A session's defect is looked for where a session is the subject, a judge's where a judge is."""
+    return [s for s in scenarios if (s.judge is not None) is defect.of_the_judge or s.id in defect.first]
 
 
 def _likely_first(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:
