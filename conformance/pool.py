@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from typing import TypeVar
 
 Job = TypeVar("Job")
@@ -23,29 +24,36 @@ def spread(function: Callable[[Job], Result], jobs: Sequence[Job], processes: in
     Workers are forked: what the parent has imported is shared and frozen out of the garbage collector, so
     that collecting after each scenario is cheap.
     """
+    freeze_once()
+    if processes <= 1 or len(jobs) <= 1:
+        for job in jobs:
+            yield function(job)
+        return
+    pool = ProcessPoolExecutor(
+        max_workers=min(processes, len(jobs)),
+        mp_context=multiprocessing.get_context("fork"),
+        initializer=_leave_interrupts_to_the_parent,
+    )
+    try:
+        yield from pool.map(function, jobs)
+        pool.shutdown()
+    except BaseException:
+        # Waiting for the workers could take as long as a job on the real clock: minutes.
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
+@cache
+def freeze_once() -> None:
+    """Keep what the process holds by now out of the garbage collector, once and for good.
+
+    A scenario ends with a whole collection, so that what was never retrieved is told in time; it costs what has
+    been made since. Freezing again later would hide the garbage of the scenarios in between.
+    """
     gc.collect()
     gc.freeze()
-    try:
-        if processes <= 1 or len(jobs) <= 1:
-            for job in jobs:
-                yield function(job)
-            return
-        pool = ProcessPoolExecutor(
-            max_workers=min(processes, len(jobs)),
-            mp_context=multiprocessing.get_context("fork"),
-            initializer=_leave_interrupts_to_the_parent,
-        )
-        try:
-            yield from pool.map(function, jobs)
-            pool.shutdown()
-        except BaseException:
-            # Waiting for the workers could take as long as a job on the real clock: minutes.
-            for worker in multiprocessing.active_children():
-                worker.kill()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    finally:
-        gc.unfreeze()
 
 
 def _leave_interrupts_to_the_parent() -> None:

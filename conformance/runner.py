@@ -30,6 +30,7 @@ from conformance.judging import JudgeStage
 from conformance.observation import Observation, PendingTask, sample_facts
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
+from conformance.pool import freeze_once
 from conformance.seams import Seam, SeamContext, build_seams
 from conformance.targets import mock
 from conformance.trace import Recorder, write_ndjson
@@ -120,13 +121,10 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
     stage = _Stage(observation, options, voice, loop)
     if stage.judge is not None:
         observation.watchdog_s += stage.judge.worst_case_s
-    # What is there already cannot be this scenario's garbage: frozen out, the collection at its end is cheap
-    # however large the process has grown.
-    gc.freeze()
+    freeze_once()
     try:
         stage.play()
     finally:
-        gc.unfreeze()
         if isinstance(loop, VirtualLoop):
             # Bytes that the network never delivered make every later moment doubtful.
             observation.harness_errors += [

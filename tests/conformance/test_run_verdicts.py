@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 from typing import Any
 
@@ -248,3 +249,11 @@ def test_a_failure_shows_the_last_events_of_both_sides_and_a_command() -> None:
     assert result.reproduce == "conformance run 'stream/clean-residual[july]' --seed 1"
     assert result.findings[0].expected == "'failed'"
     assert result.findings[0].actual == "'published'"
+
+
+def test_scenarios_leave_nothing_behind_in_their_process() -> None:
+    for _ in range(4):
+        _run(_clean())
+
+    loops = [thing for thing in gc.get_objects() if isinstance(thing, VirtualLoop)]
+    assert len(loops) <= 1  # the last one is garbage that the next scenario collects
