@@ -21,10 +21,10 @@ _SHOWN = 5
 _HEAD = """\
 # Defects and the scenarios that catch them
 
-Written by `python -m conformance.defects.document`; do not edit. Defects of docs/defects.md are put back
-into the client one by one, and so are defects of our own where a requirement would never be seen to fail otherwise. A scenario catches a defect when it passes with the reference client
-and fails with the defect, through a finding that the defect named beforehand and that names a requirement which the
-defect breaks.
+Written by `python -m conformance.defects.document`; do not edit. Defects of docs/defects.md are put back into the
+client one by one, and so are defects of our own where a requirement would never be seen to fail otherwise. A scenario
+catches a defect when it passes with the reference client and fails with the defect, through a finding that the defect
+named beforehand and that names a requirement which the defect breaks.
 
 {caught} of {all} defects are caught.
 
