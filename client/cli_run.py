@@ -312,7 +312,7 @@ class WholeRun:
             verdicts += strict_verdicts(
                 selected=[f"{record.split}/{record.id}" for record in result.samples],
                 excluded=self.excluded,
-                finished=result.published + result.skipped_finished,
+                finished=result.published,
                 artifact_errors=len(result.artifact_errors),
                 clocks=[str(told.get("clock")) for told in metadata],
                 accuracy=result.accuracy,

@@ -213,7 +213,7 @@ def summary_rows(result: RunResult, refused: int = 0) -> list[tuple[str, str]]:
     latencies = sorted(r.latency_s for r in result.samples if r.request_succeeded and r.latency_s is not None)
     rows = [("samples", str(result.requested)), ("published", str(result.published))]
     if result.skipped_finished:
-        rows.append(("finished before", str(result.skipped_finished)))
+        rows.append(("finished before", f"{result.skipped_finished} of them"))
     rows += [("failed", str(result.failed)), ("cancelled", str(result.cancelled))]
     if refused:
         rows.append(("refused rows", str(refused)))

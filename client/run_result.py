@@ -70,7 +70,8 @@ class SampleRecord:
 class RunResult:
     """All records of a run, in the order in which the samples were asked for.
 
-    requested = published + failed + cancelled + skipped_finished holds at any time after the run.
+    requested = published + failed + cancelled and published = published_now + skipped_finished hold at any time
+    after the run.
     """
 
     response_root: str
@@ -98,6 +99,11 @@ class RunResult:
 
     @property
     def published(self) -> int:
+        """Samples of the selection whose answer is there, whichever run has written it (evaluation.md 19)."""
+        return self.published_now + self.skipped_finished
+
+    @property
+    def published_now(self) -> int:
         """Samples whose answer this run has written."""
         return self.count("published")
 
@@ -143,6 +149,8 @@ class RunResult:
         shared = {
             "response_root": self.response_root,
             "published": self.published,
+            "published_now": self.published_now,
+            "skipped_finished": self.skipped_finished,
             "artifact_errors": list(self.artifact_errors),
             "duplex_retried_samples": self.duplex_retried_samples,
             "duplex_retry_count": self.duplex_retry_count,
@@ -156,8 +164,7 @@ class RunResult:
             "completed": self.completed,
             "failed": self.failed,
             "cancelled": self.cancelled,
-            "skipped_finished": self.skipped_finished,
-            "finished": self.published + self.skipped_finished,
+            "finished": self.published,
             "stopped": self.stopped,
             "errors": [record.error for record in self.samples],
             "start_times": [_rounded(record.started_s) for record in self.samples],

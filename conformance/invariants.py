@@ -122,7 +122,9 @@ def _tallies(observation: Observation) -> Iterator[Finding]:
     samples = observation.samples
     counted = {
         "requested": len(samples),
-        "published": sum(f.outcome == "published" for f in samples),
+        "published": sum(f.outcome in ("published", "skipped_finished") for f in samples),
+        "published_now": sum(f.outcome == "published" for f in samples),
+        "skipped_finished": sum(f.outcome == "skipped_finished" for f in samples),
         "failed": sum(f.outcome == "failed" for f in samples),
         "cancelled": sum(f.outcome == "cancelled" for f in samples),
         "duplex_retried_samples": sum((f.retry_count or 0) > 0 for f in samples),

@@ -191,6 +191,7 @@ RUN_KEYS: frozenset[str] = frozenset(
         "p99_tpot_ms",
         "p99_ttft_ms",
         "published",
+        "published_now",
         "requested",
         "response_root",
         "samples",

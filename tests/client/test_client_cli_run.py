@@ -181,8 +181,8 @@ def test_the_run_result_has_every_key_of_section_19(finished: tuple[Desk, Any]) 
     assert set(keys.split()) <= set(told)
     assert {"duplex_stream_ttft_ms", "duplex_stream_ttfp_ms", "duplex_stream_rtf", "p99_ttft_ms"} <= set(told)
     assert (told["completed"], told["duplex_retried_samples"], told["duplex_retry_count"]) == (2, 0, 0)
-    keys = "response_root published artifact_errors duplex_retried_samples duplex_retry_count accuracy"
-    assert set(told["omni_duplex_eval"]) == set(keys.split())
+    keys = "response_root published published_now skipped_finished artifact_errors accuracy"
+    assert set(told["omni_duplex_eval"]) == {*keys.split(), "duplex_retried_samples", "duplex_retry_count"}
     assert len(told["ttfts"]) == len(told["e2els"]) == 2
 
 
@@ -277,8 +277,11 @@ def test_an_interrupted_run_is_resumed_where_it_ended(desk: Desk) -> None:
     assert (up.sessions, up.requests) == (3, 3)
     assert (first.exit_code, again.exit_code) == (0, 0)
     told = json.loads(again.stdout)
-    assert (told["published"], told["skipped_finished"], told["completed"]) == (1, 1, 2)
-    assert told["omni_duplex_eval"]["accuracy"]["evaluated"] == 2
+    assert (told["published_now"], told["skipped_finished"], told["completed"]) == (1, 1, 2)
+    block = told["omni_duplex_eval"]
+    assert (told["published"], block["published"]) == (2, 2)
+    assert block["accuracy"]["evaluated"] == 2
+    assert block["accuracy"]["skipped"] == block["accuracy"]["total"] - block["published"]
     assert len(told["duplex_session_metrics"]) == 2
     assert sorted(path.name for path in desk.root.glob("run-*")) == ["run-0001"]
 

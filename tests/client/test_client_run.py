@@ -162,6 +162,8 @@ def test_the_run_result_has_the_facts_at_the_top_and_in_their_block(bench: Bench
     assert told["omni_duplex_eval"] == {
         "response_root": str(bench.root),
         "published": 2,
+        "published_now": 2,
+        "skipped_finished": 0,
         "artifact_errors": [],
         "duplex_retried_samples": 0,
         "duplex_retry_count": 0,
@@ -611,7 +613,9 @@ def test_figures_of_finished_samples_survive_into_the_resumed_run(bench: Bench) 
     told = bench.run(clips(2)).to_json()
     metrics = json.loads((bench.root / "duplex_metrics.json").read_text())
 
-    assert (told["completed"], told["skipped_finished"], told["published"]) == (2, 1, 1)
+    assert (told["completed"], told["skipped_finished"], told["published_now"]) == (2, 1, 1)
+    assert (told["published"], told["omni_duplex_eval"]["published"]) == (2, 2)
+    assert (told["omni_duplex_eval"]["published_now"], told["omni_duplex_eval"]["skipped_finished"]) == (1, 1)
     assert told["e2els"][0] == before["e2els"][0]
     assert [row["sample_id"] for row in metrics["duplex_session_metrics"]] == ["1", "2"]
     assert metrics["duplex_stream_ttft_ms"]["count"] == 2
