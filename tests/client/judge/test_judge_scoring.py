@@ -14,7 +14,8 @@ from client.judge.errors import JudgeError, JudgeHttpError
 from client.judge.judge import Judge
 from client.judge.prompts import REASK, TIMINGS, protocol_pin, temporal_text
 from client.judge.rtd import ContentAsker, Window, row_of, temporal_rows, temporal_summary, window_of
-from client.judge.subject import AnswerError, Sentence, sentences_of
+from client.judge.score_files import pr_scores, rtd_scores
+from client.judge.subject import Answer, AnswerError, Sentence, sentences_of
 
 GRADES = {
     "temporal": '{"temporal_score": 2, "is_relevant": 1, "temporal_reasoning": "ok"}',
@@ -40,6 +41,37 @@ def grading(bench: Any) -> Any:
 def parts(request: dict[str, Any]) -> list[dict[str, Any]]:
     content = request["messages"][-1]["content"]
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def asked_texts(peer: Any) -> list[str]:
+    """The words of each request, without its media."""
+    return ["\n".join(p["text"] for p in parts(r) if p["type"] == "text") for r in peer.requests]
+
+
+def test_content_is_judged_on_every_sentence_and_each_sentence_on_itself(bench: Any) -> None:
+    peer = grading(bench)
+    answer = Answer(tuple(bench.sentences((4, 5), (6, 7), (8, 9))), (), {}, "")
+
+    bench.run(peer, lambda judge: rtd_scores(judge, bench.subject(), answer))
+
+    *temporal, content = asked_texts(peer)
+    assert "Sentence 0. Sentence 1. Sentence 2." in content
+    assert "A cyclist." in content
+    assert [[f"Sentence {k}." in text for k in range(3)] for text in temporal] == [
+        [k == at for k in range(3)] for at in range(3)
+    ]
+
+
+def test_a_correction_is_judged_on_the_whole_answer_against_its_reference(bench: Any) -> None:
+    peer = grading(bench)
+    answer = Answer(tuple(bench.sentences((4, 5), (6, 7))), (), {}, "")
+    subject = bench.subject("pr", "correction", references=("He did not hang up.", "Another."))
+
+    bench.run(peer, lambda judge: pr_scores(judge, subject, answer))
+
+    (asked,) = asked_texts(peer)
+    assert "Sentence 0. Sentence 1." in asked
+    assert '"He did not hang up."' in asked
 
 
 @pytest.mark.parametrize(
