@@ -280,3 +280,20 @@ def defects(
     except ConfigurationError as error:
         raise _fail(str(error)) from None
     raise typer.Exit(int(code))
+
+
+@app.command()
+def coverage(
+    seed: Seed = 1,
+    jobs: Jobs = 0,
+    json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+) -> None:
+    """Show which requirements were seen to fail, by which defect and in which scenario."""
+    from conformance.coverage import show_coverage
+    from conformance.options import ConfigurationError
+
+    try:
+        code = show_coverage(seed=seed, processes=jobs or os.cpu_count() or 1, as_json=json)
+    except ConfigurationError as error:
+        raise _fail(str(error)) from None
+    raise typer.Exit(int(code))

@@ -12,9 +12,13 @@ _IN_TREE = Path(__file__).parent.parent / "docs" / "requirements.yaml"
 
 
 @cache
-def requirement_texts() -> dict[str, str]:
-    """Text of each requirement by its id, such as `R13`."""
+def requirement_rows() -> tuple[dict[str, str], ...]:
+    """Every requirement in order: id, status (must, decided, open, process), section and text."""
     path = _PACKAGED if _PACKAGED.exists() else _IN_TREE
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    rows = document["requirements"] if isinstance(document, dict) else document
-    return {str(row["id"]): str(row["text"]) for row in rows}
+    return tuple({key: str(value) for key, value in row.items()} for row in document["requirements"])
+
+
+def requirement_texts() -> dict[str, str]:
+    """Text of each requirement by its id, such as `R13`."""
+    return {row["id"]: row["text"] for row in requirement_rows()}
