@@ -24,7 +24,7 @@ from mockserver.journal import Entry, Journal
 from mockserver.judge import JudgedSample, JudgeServer
 from mockserver.profiles import PROFILES
 from scenarios import load_catalogue, select
-from scenarios.faults import FaultBase
+from scenarios.faults import FaultBase, Layer
 from scenarios.model import Reply, Scenario
 
 DEFAULT_REPLIES = (
@@ -96,6 +96,12 @@ def _the_one(pattern: str) -> Scenario:
     chosen = select(load_catalogue(), [pattern], [])
     if len(chosen) != 1:
         raise ConfigurationError(f"--scenario {pattern!r}: selects {len(chosen)} scenarios, expected one")
+    seams = [fault.name for fault in chosen[0].faults if fault.layer is Layer.SEAM]
+    if seams:
+        raise ConfigurationError(
+            f"--scenario {pattern!r}: {', '.join(seams)} act on a client in the same process; a server alone cannot play "
+            "them; `conformance run` can"
+        )
     return chosen[0]
 
 

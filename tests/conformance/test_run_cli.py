@@ -78,6 +78,10 @@ def test_a_failing_scenario_is_told_in_full_and_ends_with_code_1(cli: CliRunner,
         (["serve", "--profile", "august"], "known: engine, input-"),
         (["serve", "--host", "0.0.0.0"], "only loopback addresses are served"),
         (["serve", "--scenario", "no/such"], "no/such"),
+        (
+            ["serve", "--scenario", "ack/stubborn-final"],
+            "swallow_cancellation act on a client in the same process",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_message_and_code_2(cli: CliRunner, arguments: list[str], told: str) -> None:
