@@ -99,7 +99,7 @@ def _the_one(pattern: str) -> Scenario:
     seams = [fault.name for fault in chosen[0].faults if fault.layer is Layer.SEAM]
     if seams:
         raise ConfigurationError(
-            f"--scenario {pattern!r}: {', '.join(seams)} act on a client in the same process; a server alone cannot play "
+            f"--scenario {pattern!r}: {', '.join(seams)} act on a client in the same process; a server cannot play "
             "them; `conformance run` can"
         )
     return chosen[0]
