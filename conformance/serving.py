@@ -145,7 +145,7 @@ async def _serve(served: Served) -> Exit:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     with contextlib.ExitStack() as files:
-        journal = Journal()
+        journal = Journal(keep=False)
         judge_sink: Callable[[str, Mapping[str, Any]], None] = _unheard
         if served.journal is not None:
             file = files.enter_context(served.journal.open("ab", buffering=0))

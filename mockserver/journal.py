@@ -33,9 +33,11 @@ class Journal:
 
     Attributes:
         sink: called with each entry as it is made, for whoever merges or writes time lines.
+        keep: whether entries stay in memory; a server that runs for days hands them to its sink and forgets them.
     """
 
     sink: Callable[[Entry], None] | None = None
+    keep: bool = True
     entries: list[Entry] = field(default_factory=list)
     _seq: dict[int, int] = field(default_factory=dict)
 
@@ -44,7 +46,8 @@ class Journal:
         seq = self._seq.get(connection, 0) + 1
         self._seq[connection] = seq
         entry = Entry(t_s, connection, seq, kind, name, data)
-        self.entries.append(entry)
+        if self.keep:
+            self.entries.append(entry)
         if self.sink is not None:
             self.sink(entry)
 
