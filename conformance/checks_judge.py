@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.checks import matches, told
 from conformance.judging import Judged, JudgedFacts
 from conformance.outcome import Finding
+from mockserver.judge_ledger import TEXT_CHARS
 from scenarios.judging import JudgedExpect
 
 if TYPE_CHECKING:
@@ -145,7 +147,9 @@ def judge_ledger(observation: Observation) -> Iterator[Finding]:
     full = {
         str(report.evidence.get("file", "")) for report in observation.faults if report.name == "full_disk"
     }
+    answers = {(f.split, f.id): f.sentences for f in observation.samples}
     for facts in judged.samples:
+        yield from _asked_in_full(facts, answers.get((facts.split, facts.id)) or ())
         if not any(file.endswith(f"{facts.name}.judge.jsonl") for file in full):
             yield from _traced(facts)  # a disk that took no line is no client that wrote none
         yield from _bounded(facts)
@@ -255,6 +259,40 @@ def _founded(facts: JudgedFacts) -> Iterator[Finding]:
                 f"no such reply gave {claimed}",
                 facts.name,
             )
+
+
+def _asked_in_full(facts: JudgedFacts, answer: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """A request shows what it asks to be judged: the answer as published, and what it is judged against."""
+    said = [str(sentence.get("sentence", "")) for sentence in answer]
+    references = [text for text in facts.references if text.strip()]
+    asked = [entry for entry in facts.requests if not entry.beside and len(entry.text) < TEXT_CHARS]
+    missing: dict[tuple[str, str], str] = {}
+    for entry in asked:
+        wanted: list[tuple[str, str]] = []
+        if entry.kind == "content":
+            wanted = [("sentence", text) for text in said] + [("reference", text) for text in references]
+        elif entry.kind == "chat" and facts.task == "correction":
+            wanted = [("sentence", text) for text in said] + [("reference", t) for t in facts.references[:1]]
+        elif entry.kind == "temporal" and not any(_shows(entry.text, text) for text in said):
+            missing["temporal", "sentence"] = f"request {entry.number} shows no sentence of the answer"
+        for what, text in wanted:
+            if not _shows(entry.text, text):
+                missing.setdefault((str(entry.kind), what), f"request {entry.number} lacks {text[:80]!r}")
+    temporal = [entry.text for entry in asked if entry.kind == "temporal"]
+    for row in _at(facts.score or {}, "temporal.sentences", []):
+        text = str(row.get("sentence", ""))
+        if row.get("error") is None and not any(_shows(shown, text) for shown in temporal):
+            missing.setdefault(("temporal", "sentence"), f"no request shows {text[:80]!r}, which has a score")
+    for (kind, what), actual in missing.items():
+        whole = f"its {what}" if kind == "temporal" else f"every {what}"
+        yield Finding("judge-request-text", (), f"a {kind} request shows {whole}", actual, facts.name)
+
+
+def _shows(text: str, words: str) -> bool:
+    """Whether a request holds some words, as they are or quoted as JSON, however they are spaced."""
+    told_in = " ".join(text.split())
+    quoted = (words, *(json.dumps(words, ensure_ascii=plain)[1:-1] for plain in (False, True)))
+    return any(" ".join(form.split()) in told_in for form in quoted)
 
 
 def _scores(fields: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:

@@ -37,6 +37,10 @@ class JudgedFacts:
     """What the judge read for it."""
     reason: str
     """What `errors` of the accuracy object says of it; empty: nothing."""
+    task: str | None = None
+    """Canonical task of a PR sample."""
+    references: tuple[str, ...] = ()
+    """answer1 and answer2, as the sample has them."""
     torn: str = ""
     """Which file does not parse, and why."""
 
@@ -105,12 +109,13 @@ class JudgeStage:
             spec=self.spec,
             ledger=self.server.ledger.entries,
             accuracy=accuracy,
-            samples=[self._sample(folder, s.split, s.id, accuracy) for s in self._subjects],
+            samples=[self._sample(folder, s, accuracy) for s in self._subjects],
             script_left=self.server.script.left,
             finished=self._finished,
         )
 
-    def _sample(self, folder: Path, split: str, sample_id: str, accuracy: Mapping[str, Any]) -> JudgedFacts:
+    def _sample(self, folder: Path, subject: Subject, accuracy: Mapping[str, Any]) -> JudgedFacts:
+        split, sample_id = subject.split, subject.id
         score, torn_score = _read(folder / split / f"{sample_id}.json")
         trace, torn_trace = _read_lines(folder / split / f"{sample_id}.judge.jsonl")
         told = f"{split}/{sample_id}.json: "
@@ -127,6 +132,8 @@ class JudgeStage:
             trace=tuple(trace),
             requests=tuple(self.server.ledger.of((split, sample_id))),
             reason="; ".join(e.removeprefix(told) for e in mine),
+            task=subject.task,
+            references=tuple(subject.references),
             torn="; ".join(t for t in (torn_score, torn_trace) if t),
         )
 

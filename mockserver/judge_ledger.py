@@ -10,6 +10,9 @@ from typing import Any, Literal
 from mockserver.judge_reading import Asked, Kind, Mode
 from mockserver.judge_verdict import Verdict
 
+TEXT_CHARS = 65_536
+"""So much of a request's words is kept; a longer one is cut and says so by its length."""
+
 Source = Literal["script", "heuristic", "exhausted", "fault", "refused", "none"]
 """Who answered: the script, the heuristic, nobody because the script had run out, a fault in front of the model,
 the endpoint because the request was malformed; none: no answer has gone out."""
@@ -74,6 +77,8 @@ class JudgeRequest:
     """It shows the judge a reply of its own."""
     repeats: bool = False
     """The same messages as the request before it in this judgement, which no reply had answered."""
+    text: str = ""
+    """Its words without media and without what follows a reply of the judge; at most `TEXT_CHARS`."""
     model: str = ""
     images: int = 0
     video: str | None = None
@@ -167,6 +172,7 @@ class Ledger:
         entry.model, entry.body_bytes = str(asked.body["model"]), asked.body_bytes
         entry.images, entry.video = len(asked.images), next(iter(asked.videos), None)
         entry.reask = asked.is_reask
+        entry.text = asked.text[:TEXT_CHARS]
         entry.sample = self._owner(asked, hint)
         self._shown[asked.first_print] = entry
         judgement = self._judgement(entry, asked)

@@ -164,6 +164,33 @@ def test_a_score_that_is_not_the_replys_is_found(both: Observation) -> None:
     assert "2.6" in finding.actual
 
 
+def with_text(judged: Judged, kind: str, change: Callable[[str], str]) -> Judged:
+    for facts in judged.samples:
+        for entry in facts.requests:
+            if entry.kind == kind:
+                entry.text = change(entry.text)
+    return judged
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind", "lost", "expected"),
+    [
+        ("scored", "content", "Another one follows.", "a content request shows every sentence"),
+        ("scored", "content", "A cyclist passes, then another.", "a content request shows every reference"),
+        ("scored", "temporal", "Another one follows.", "a temporal request shows its sentence"),
+        ("overloaded[429]", "chat", "The man did not hang up.", "a chat request shows every reference"),
+        ("overloaded[429]", "chat", "He did not hang up.", "a chat request shows every sentence"),
+    ],
+)
+def test_a_request_that_leaves_out_what_is_judged_is_found(
+    tmp_path: Path, scenario: str, kind: str, lost: str, expected: str
+) -> None:
+    seen = observed(f"judge/{scenario}", tmp_path)
+    assert told_of(seen, lambda judged: judged) == []
+    (finding,) = told_of(seen, lambda judged: with_text(judged, kind, lambda text: text.replace(lost, "")))
+    assert (finding.id, finding.expected) == ("judge-request-text", expected)
+
+
 def test_a_violation_is_told_once_with_its_requirement(both: Observation) -> None:
     def change(judged: Judged) -> Judged:
         for entry in judged.ledger:
