@@ -20,6 +20,10 @@ REFERENCE_FLOORS: Final[Mapping[str, float]] = {
 """The floors of the reference run (evaluation.md 19.1). They belong to its judge: another one moves the scores."""
 
 
+_ROUNDING = 1e-9
+"""Scores are decimals: the mean of 1.7 and 1.9 is 1.8, though binary fractions make it 1.7999999999999998."""
+
+
 class ScoreError(ValueError):
     """Score files that give no mean, or floors that are none. The message names file or floor."""
 
@@ -198,7 +202,7 @@ def floor_verdicts(accuracy: Mapping[str, Any], floors: Mapping[str, float]) -> 
     for name, floor in floors.items():
         family, _, key = name.partition(".")
         value = (accuracy.get(family) or {}).get(key)
-        passed = value is not None and value >= floor
+        passed = value is not None and value >= floor - _ROUNDING
         actual = "no sample was scored" if value is None else f"{value:.4f}"
         verdicts.append(Verdict(f"floor {name}", passed, f">= {floor:g}", actual))
     return verdicts

@@ -13,6 +13,7 @@ from client.summary import (
     ScoreError,
     floor_verdicts,
     guard_verdict,
+    mean,
     read_floors,
     retries_verdict,
     strict_verdicts,
@@ -155,6 +156,14 @@ def test_a_floor_holds_from_its_own_value_on(value: float, passed: bool) -> None
     (verdict,) = floor_verdicts({"rtd": {"mean_content_score": value}}, {"rtd.mean_content_score": 1.8})
 
     assert verdict.passed is passed
+
+
+def test_decimal_scores_that_meet_a_floor_exactly_pass_it() -> None:
+    (verdict,) = floor_verdicts(
+        {"rtd": {"mean_content_score": mean([1.7, 1.9])}}, {"rtd.mean_content_score": 1.8}
+    )
+
+    assert (verdict.passed, verdict.actual) == (True, "1.8000")
 
 
 def test_a_floor_without_a_mean_has_failed() -> None:
