@@ -33,6 +33,8 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "judge.avg_temporal_score": ("R52", "R60"),
     "judge.total_score": ("R52", "R60"),
     "judge.rows": ("R52", "R60"),
+    "judge.segments": ("R52", "R58"),
+    "judge.spread_s": ("R52", "R59"),
     "judge.trace": ("R54", "R55", "R56", "R57", "R58"),
     "accuracy": ("R61", "R52"),
 }
@@ -46,7 +48,12 @@ def check_judging(observation: Observation) -> Iterator[Finding]:
         return
     expect = observation.scenario.expect
     if expect.judge is not None:
-        counts = {**tally(judged.ledger), "scored": sum(f.score is not None for f in judged.samples)}
+        times_s = [entry.t_s for entry in judged.ledger]
+        counts: dict[str, float] = {
+            **tally(judged.ledger),
+            "scored": sum(f.score is not None for f in judged.samples),
+            "spread_s": round(max(times_s) - min(times_s), 6) if times_s else 0.0,
+        }
         for key, count in counts.items():
             yield from _check(observation, f"judge.{key}", getattr(expect.judge, key), count, None)
         for facts in judged.samples:
@@ -75,6 +82,10 @@ def _check_sample(observation: Observation, facts: JudgedFacts, expect: JudgedEx
         ),
         "total_score": (expect.total_score, _at(score, "pr.total_score", None)),
         "rows": (expect.rows, len(_rows(score))),
+        "segments": (
+            UNCHECKED if expect.segments is None else expect.segments,
+            [row.get("response_segment") for row in _at(score, "pr.events", [])],
+        ),
     }
     for key, (matcher, actual) in values.items():
         yield from _check(observation, f"judge.{key}", matcher, actual, facts.name)

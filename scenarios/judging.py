@@ -158,6 +158,8 @@ class JudgedExpect(JudgeForm):
     """0 or 1, of a PR sample."""
     rows: Matcher = "unchecked"
     """Rows of the score file: sentences of an RTD sample, events of a PR sample."""
+    segments: list[str] | None = None
+    """What each event of a PR sample was judged on, as the score file says."""
     trace: list[Annotated[dict[str, Matcher], holding(trace_rules)]] | None = None
     """Lines of the trace in order, each by its keys; as many as there are."""
 
@@ -179,6 +181,8 @@ class JudgeExpect(JudgeForm):
     """Requests that repeat one which was not answered with a reply."""
     scored: Matcher = "unchecked"
     """Score files."""
+    spread_s: Matcher = "unchecked"
+    """Loop time from the first request to the last, in seconds."""
     sample: JudgedExpect | None = None
     """The only sample, or what holds for every sample."""
     samples: dict[str, JudgedExpect] = Field(default_factory=dict)

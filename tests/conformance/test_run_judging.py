@@ -252,6 +252,7 @@ def expecting(observation: Observation, expect: dict[str, Any]) -> list[str]:
 
 
 FORMS: dict[str, Any] = {
+    "segments": ["no such segment"],
     "scored": False,
     "trace": [{"kind": NEVER}],
     "sample": {"scored": False},

@@ -71,9 +71,11 @@ def test_every_fault_is_used_by_a_scenario(catalogue: list[Scenario]) -> None:
 
 
 def test_clips_are_short_enough_to_run_quickly(catalogue: list[Scenario]) -> None:
-    made = [spec.clip for scenario in catalogue for spec in scenario.specs if spec.clip.seconds is not None]
+    """A reminder's ten seconds, from end to end, do not fit into a short one."""
+    made = [(s.id.split("[")[0], spec.clip.seconds or 0) for s in catalogue for spec in s.specs]
 
-    assert max(clip.seconds or 0 for clip in made) <= 6
+    assert {name for name, seconds in made if seconds > 6} == {"judge/reminder-ends"}
+    assert max(seconds for _, seconds in made) <= 15
 
 
 def test_the_catalogue_loads_in_time(catalogue: list[Scenario]) -> None:
