@@ -58,6 +58,23 @@ PADDING_DEFECTS: tuple[Defect, ...] = (
         first=("drain/outlives-input[3s]",),
     ),
     Defect(
+        name="fake-drift",
+        about="appends silence by a name that the shipped class does not have, while a double in its tests has it",
+        rewrites=(
+            Rewrite(
+                "client.padding:Padding.send_unit",
+                """await self.conversation.send(
+                    wire.silence_append(period_ms, audio_end_ms=audio_end_ms),
+                    within_s=self.conversation.deadlines.write_s,
+                )""",
+                "await self.conversation.connection.append_silence(period_ms)",
+            ),
+        ),
+        breaks=("R36", "R40"),
+        findings=("wire.padded_appends", *_FROZEN),
+        first=("drain/outlives-input[3s]",),
+    ),
+    Defect(
         name="pad-forever",
         about="keeps padding after the drain has settled",
         rewrites=(

@@ -161,6 +161,20 @@ TEARDOWN_DEFECTS: tuple[Defect, ...] = (
         first=("close/late-closed-after-slow-write",),
     ),
     Defect(
+        name="artifact-lost-on-teardown-failure",
+        about="writes artifacts only after a clean teardown",
+        rewrites=(
+            Rewrite(
+                "client.run:may_publish",
+                "output.success",
+                "output.success and output.result is not None and output.result.close_timeout is None",
+            ),
+        ),
+        breaks=("R19", "R20"),
+        findings=("sample.outcome", "sample-conservation", "run.published"),
+        first=("close/never-closed[deferred]", "close/never-closed[written-at-once]"),
+    ),
+    Defect(
         name="ack-timeout-blank",
         about="records the ack timeout as an empty string",
         rewrites=(Rewrite("client.acks:ack_timeout_text", 'str(late) or "playback ack timed out"', '""'),),
