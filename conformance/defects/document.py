@@ -83,7 +83,9 @@ def render(results: Sequence[DefectResult]) -> str:
     """The whole document; results in the order of `ALL_DEFECTS`."""
     lines = [row(defect, result) for defect, result in zip(ALL_DEFECTS, results, strict=True)]
     caught = sum(result.caught for result in results)
-    listed = re.findall(r"^\| `([a-z-]+)` \|", (DOCUMENT.parent / "defects.md").read_text("utf-8"), flags=re.M)
+    listed = re.findall(
+        r"^\| `([a-z-]+)` \|", (DOCUMENT.parent / "defects.md").read_text("utf-8"), flags=re.M
+    )
     left = [name for name in listed if name not in {defect.name for defect in ALL_DEFECTS}]
     absent = f"all but {', '.join(left)} can be put back so far" if left else "all can be put back"
     head = _HEAD.format(caught=caught, all=len(results), listed=len(listed), absent=absent)
