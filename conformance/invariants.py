@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 
 from conformance.checks import matches
 from conformance.checks_judge import judge_ledger
-from conformance.invariants_stream import STREAM_INVARIANTS
+from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS, UNIT_MS
 from conformance.observation import Observation, PendingTask
 from conformance.outcome import Finding
-
-PCM_BYTES_PER_MS = 32
 
 
 def unbounded_await(observation: Observation) -> Iterator[Finding]:
@@ -206,7 +204,7 @@ def append_before_commit(observation: Observation) -> Iterator[Finding]:
     received: dict[int, int] = {}
     committed: set[int] = set()
     names = {c.number: c.sample for c in observation.connections}
-    period_bytes = 1000 * PCM_BYTES_PER_MS
+    period_bytes = UNIT_MS * PCM_BYTES_PER_MS
     for entry in observation.entries_in_time:
         if entry.kind != "received" or entry.connection in committed:
             continue

@@ -172,13 +172,12 @@ def padding_off_beat(observation: Observation) -> Iterator[Finding]:
             early = gap_s < PERIOD_S * (1 - BEAT_TOLERANCE)
             late = gap_s > PERIOD_S * (1 + BEAT_TOLERANCE) and open_since.get(number, entry.t_s) <= before
             if early or late:
-                sample = next((c.sample for c in observation.connections if c.number == number), None)
                 yield Finding(
                     "padding-off-beat",
                     ("R39",),
                     f"one padded unit every {PERIOD_S:g} s",
                     f"{gap_s:.3f} s between two",
-                    "/".join(sample) if sample else None,
+                    _name(observation, number),
                 )
                 return
 

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import io
 import wave
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +34,9 @@ def deadlines_of(scenario: Scenario, options: RunOptions) -> Deadlines:
     return Deadlines(**{**scenario.client.deadlines, **options.deadlines})
 
 
-def samples_of(scenario: Scenario) -> list[SampleSpec]:
-    """The samples of a scenario; a single clip is sample `1` unless it comes from a dataset."""
-    if scenario.samples:
-        return list(scenario.samples)
-    clip = scenario.clip
-    assert clip is not None, "the loader lets no scenario pass without input"
-    if clip.dataset is not None:
-        assert clip.split is not None
-        assert clip.id is not None
-        return [SampleSpec(id=clip.id, split=clip.split, clip=clip)]
-    return [SampleSpec(id="1", clip=clip)]
-
-
 def prepare(scenario: Scenario, options: RunOptions) -> list[Prepared]:
     """Make or decode the input of every sample, before any clock starts."""
-    return [_prepare(spec, options) for spec in samples_of(scenario)]
+    return [_prepare(spec, options) for spec in scenario.specs]
 
 
 def _prepare(spec: SampleSpec, options: RunOptions) -> Prepared:
@@ -141,13 +127,3 @@ def make_run(
         defer_artifacts=scenario.client.defer_artifacts,
     )
     return Run(prepared, settings, observer=observer)
-
-
-def attempt_name(attempt: tuple[str, str, int] | None) -> str:
-    """`split/id#attempt`, the name of a session in traces."""
-    return f"{attempt[0]}/{attempt[1]}#{attempt[2]}" if attempt else ""
-
-
-def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Observer fields without empty values, ready for a trace."""
-    return {key: value for key, value in fields.items() if value is not None}
