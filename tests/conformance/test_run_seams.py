@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
 from conformance.clock import run_virtual
-from conformance.seams import SEAMS, SeamContext, build_seams
+from conformance.seams import SEAMS, Seam, SeamContext, build_seams
 from conformance.seams.no_transport import NoTransportSeam
 from conformance.seams.swallow_cancellation import SwallowCancellationSeam
 from scenarios.faults import FAULTS, Layer, NoTransport, StopReading, SwallowCancellation
@@ -45,6 +45,16 @@ async def _peer(received: list[str]) -> AsyncIterator[ClientConnection]:
             yield connection
 
 
+@contextmanager
+def _installed(seam: Seam) -> Iterator[None]:
+    """The library with this seam, and itself again afterwards."""
+    seam.install()
+    try:
+        yield
+    finally:
+        seam.remove()
+
+
 def test_every_fault_of_the_seam_layer_has_its_seam() -> None:
     assert set(SEAMS) == {name for name, fault in FAULTS.items() if fault.layer is Layer.SEAM}
 
@@ -69,11 +79,8 @@ def test_a_stubborn_write_swallows_its_cancellation_and_goes_on_when_released() 
             await write
             return stuck
 
-    seam.install()
-    try:
+    with _installed(seam):
         stuck = run_virtual(main)
-    finally:
-        seam.remove()
 
     assert stuck
     assert received == [ACK]
@@ -93,11 +100,8 @@ def test_a_stubborn_write_lets_the_second_cancellation_through() -> None:
             await asyncio.sleep(1)
             return write.cancelled()
 
-    seam.install()
-    try:
+    with _installed(seam):
         assert run_virtual(main)
-    finally:
-        seam.remove()
 
 
 def test_a_stubborn_write_ends_when_the_connection_is_lost() -> None:
@@ -110,11 +114,8 @@ def test_a_stubborn_write_ends_when_the_connection_is_lost() -> None:
             connection.transport.abort()
             return (await asyncio.gather(write, return_exceptions=True))[0]
 
-    seam.install()
-    try:
+    with _installed(seam):
         error = run_virtual(main)
-    finally:
-        seam.remove()
 
     assert isinstance(error, websockets.ConnectionClosed)
 
@@ -127,11 +128,8 @@ def test_other_events_pass_a_stubborn_write() -> None:
         async with _peer(received) as connection:
             await connection.send(CLOSE)
 
-    seam.install()
-    try:
+    with _installed(seam):
         run_virtual(main)
-    finally:
-        seam.remove()
 
     assert received == [CLOSE]
     assert seam.report().state == "armed"
@@ -147,11 +145,8 @@ def test_a_write_that_is_never_cancelled_proves_nothing() -> None:
             seam.release()
             await write
 
-    seam.install()
-    try:
+    with _installed(seam):
         run_virtual(main)
-    finally:
-        seam.remove()
 
     assert seam.report().state == "triggered"
 
@@ -180,11 +175,8 @@ def test_a_hidden_transport_is_gone_for_callers_and_there_for_the_library() -> N
             seam.release()
             return hidden, connection.transport is not None
 
-    seam.install()
-    try:
+    with _installed(seam):
         hidden, shown_again = run_virtual(main)
-    finally:
-        seam.remove()
 
     assert hidden
     assert shown_again
@@ -201,11 +193,8 @@ def test_a_transport_that_was_only_looked_at_proves_nothing() -> None:
             await connection.send(ACK)
         seam.release()
 
-    seam.install()
-    try:
+    with _installed(seam):
         run_virtual(main)
-    finally:
-        seam.remove()
 
     assert seam.report().state == "triggered"
 
@@ -218,11 +207,8 @@ def test_a_connection_left_open_for_want_of_a_transport_is_proof() -> None:
             assert getattr(connection, "transport", None) is None
             seam.release()
 
-    seam.install()
-    try:
+    with _installed(seam):
         run_virtual(main)
-    finally:
-        seam.remove()
 
     assert seam.report().state == "observed"
 
@@ -234,11 +220,8 @@ def test_a_transport_nobody_asks_for_proves_nothing() -> None:
         async with _peer([]) as connection:
             await connection.send(ACK)
 
-    seam.install()
-    try:
+    with _installed(seam):
         run_virtual(main)
-    finally:
-        seam.remove()
 
     assert seam.report().state == "armed"
 
@@ -252,10 +235,7 @@ def test_a_seam_of_another_attempt_leaves_this_one_alone(scope: dict[str, int]) 
         async with _peer(received) as connection:
             await connection.send(ACK)
 
-    seam.install()
-    try:
+    with _installed(seam):
         run_virtual(main)
-    finally:
-        seam.remove()
 
     assert received == [ACK]
