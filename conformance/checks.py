@@ -6,11 +6,30 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from conformance.abilities import Need
 from conformance.observation import Observation, SampleFacts
-from conformance.outcome import Finding
+from conformance.outcome import Finding, Unobserved
 from scenarios.model import SampleExpect
 
 UNCHECKED = "unchecked"
+
+Told = Finding | Unobserved
+
+NEEDS: Mapping[str, frozenset[Need]] = {
+    "sample": frozenset({Need.FILES}),
+    "sample.attempts": frozenset({Need.WIRE}),
+    "metadata": frozenset({Need.FILES}),
+    "finishes_within_s": frozenset(),
+    "run": frozenset({Need.FILES}),
+    "wire": frozenset({Need.WIRE}),
+    "log": frozenset({Need.LOG}),
+    "warnings": frozenset({Need.LOG}),
+    "deadlines": frozenset({Need.OBSERVER}),
+    "socket_evidence": frozenset({Need.TRANSPORT}),
+    "judge": frozenset({Need.JUDGE, Need.FILES}),
+    "accuracy": frozenset({Need.FILES}),
+}
+"""What a check needs, by its id or by the first part of it."""
 
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "sample.outcome": ("R2", "R19", "R20", "R30", "R31", "R36", "R45", "R50", "R51", "R32", "R35", "R49"),
@@ -54,6 +73,17 @@ def requirements_of(check: str, requires: Iterable[str]) -> tuple[str, ...]:
     return tuple(r for r in requires if r in spoken)
 
 
+def unobserved(observation: Observation, check: str, sample: str | None) -> Unobserved | None:
+    """What keeps a check from being made here; None: nothing does. A check that names no need is an error of ours."""
+    needs = NEEDS.get(check)
+    if needs is None:
+        needs = NEEDS[check.split(".", 1)[0]]
+    need = observation.abilities.missing(needs)
+    if need is None:
+        return None
+    return Unobserved(check, "statement", need, observation.abilities.why_not[need], sample)
+
+
 def matches(expected: Any, actual: Any) -> bool:
     """Whether a value meets a matcher of a scenario (scenarios.model.Matcher)."""
     if isinstance(expected, dict) and len(expected) >= 1:
@@ -92,7 +122,7 @@ def told(matcher: Any) -> str:
     return repr(matcher)
 
 
-def check_expectations(observation: Observation) -> Iterator[Finding]:
+def check_expectations(observation: Observation) -> Iterator[Told]:
     """Every statement under `expect`, in the order of the schema."""
     expect = observation.scenario.expect
     for facts in observation.samples:
@@ -103,10 +133,11 @@ def check_expectations(observation: Observation) -> Iterator[Finding]:
         yield from _check_metadata(observation, facts, expect.metadata)
         if expect.close is not None:
             yield from _check(observation, "sample.close", expect.close, facts.close, facts.name)
-    if expect.finishes_within_s is not None and observation.client_s > expect.finishes_within_s:
-        yield _finding(
+    if expect.finishes_within_s is not None:
+        yield from _statement(
             observation,
             "finishes_within_s",
+            observation.client_s <= expect.finishes_within_s,
             f"the client returns within {expect.finishes_within_s:g} s",
             f"{observation.client_s:.3f} s" + (" (watchdog)" if observation.watchdog_fired else ""),
             None,
@@ -122,7 +153,7 @@ def check_expectations(observation: Observation) -> Iterator[Finding]:
         )
 
 
-def _check_sample(observation: Observation, facts: SampleFacts, expect: SampleExpect) -> Iterator[Finding]:
+def _check_sample(observation: Observation, facts: SampleFacts, expect: SampleExpect) -> Iterator[Told]:
     metadata = facts.metadata or {}
     sentences = facts.sentences or []
     values: dict[str, tuple[Any, Any]] = {
@@ -157,49 +188,57 @@ def _joined(sentences: Any) -> str:
 
 def _check_diagnostics(
     observation: Observation, facts: SampleFacts, which: str, expect: Mapping[str, Any]
-) -> Iterator[Finding]:
+) -> Iterator[Told]:
     """What an attempt left in `attempts/`: the first one, or the last one that the server saw."""
     number = 1 if which == "first_attempt" else facts.attempts
     found = next((d for d in facts.diagnostics if d.get("attempt") == number), None)
+    absent = "the attempt left no diagnostics"
     for key, matcher in expect.items():
-        name = f"sample.{which}.{key}"
-        if found is None:
-            yield _finding(observation, name, told(matcher), "the attempt left no diagnostics", facts.name)
-        elif key not in found:
-            yield _finding(observation, name, told(matcher), "the key is absent", facts.name)
-        else:
-            yield from _check(observation, name, matcher, found[key], facts.name)
+        yield from _check_key(observation, f"sample.{which}", key, matcher, found, absent, facts.name)
 
 
 def _check_metadata(
     observation: Observation, facts: SampleFacts, expect: Mapping[str, Any]
-) -> Iterator[Finding]:
+) -> Iterator[Told]:
+    absent = "no metadata was written"
     for key, matcher in expect.items():
-        name = f"metadata.{key}"
-        if facts.metadata is None:
-            yield _finding(observation, name, told(matcher), "no metadata was written", facts.name)
-        elif key not in facts.metadata:
-            yield _finding(observation, name, told(matcher), "the key is absent", facts.name)
-        else:
-            yield from _check(observation, name, matcher, facts.metadata[key], facts.name)
+        yield from _check_key(observation, "metadata", key, matcher, facts.metadata, absent, facts.name)
 
 
-def _check_log(observation: Observation) -> Iterator[Finding]:
+def _check_key(
+    observation: Observation,
+    prefix: str,
+    key: str,
+    matcher: Any,
+    document: Mapping[str, Any] | None,
+    absent: str,
+    sample: str,
+) -> Iterator[Told]:
+    """One key of a document that may not be there."""
+    name = f"{prefix}.{key}"
+    if document is not None and key in document:
+        yield from _check(observation, name, matcher, document[key], sample)
+    else:
+        actual = absent if document is None else "the key is absent"
+        yield from _statement(observation, name, False, told(matcher), actual, sample)
+
+
+def _check_log(observation: Observation) -> Iterator[Told]:
     expect = observation.scenario.expect
     messages = [record.getMessage() for record in observation.logs]
     for matcher in expect.log:
-        if not any(matches(matcher, message) for message in messages):
-            shown = " | ".join(messages[-5:]) or "no message"
-            yield _finding(observation, "log", f"a log message: {told(matcher)}", shown, None)
+        met = any(matches(matcher, message) for message in messages)
+        shown = " | ".join(messages[-5:]) or "no message"
+        yield from _statement(observation, "log", met, f"a log message: {told(matcher)}", shown, None)
     if expect.warnings != UNCHECKED:
         grave = [
             record.getMessage()
             for record in observation.logs
             if record.levelno >= logging.WARNING and record.name.split(".")[0] == "client"
         ]
-        if not matches(expect.warnings, len(grave)):
-            shown = " | ".join([str(len(grave)), *grave[:5]])
-            yield _finding(observation, "warnings", told(expect.warnings), shown, None)
+        met = matches(expect.warnings, len(grave))
+        shown = " | ".join([str(len(grave)), *grave[:5]])
+        yield from _statement(observation, "warnings", met, told(expect.warnings), shown, None)
 
 
 def missed_deadlines(observation: Observation) -> list[str]:
@@ -215,7 +254,7 @@ def proofs(observation: Observation) -> list[str]:
     return sorted({str(proof) for proof in seen if proof is not None})
 
 
-def _check_run(observation: Observation) -> Iterator[Finding]:
+def _check_run(observation: Observation) -> Iterator[Told]:
     expect = observation.scenario.expect.run
     if not expect:
         return
@@ -225,7 +264,7 @@ def _check_run(observation: Observation) -> Iterator[Finding]:
         yield from _check(observation, f"run.{key}", matcher, actual, None)
 
 
-def _check_wire(observation: Observation) -> Iterator[Finding]:
+def _check_wire(observation: Observation) -> Iterator[Told]:
     expect = observation.scenario.expect.wire
     if expect is None:
         return
@@ -282,16 +321,23 @@ def wire_counts(observation: Observation) -> dict[str, int | None]:
 
 def _check(
     observation: Observation, name: str, matcher: Any, actual: Any, sample: str | None
-) -> Iterator[Finding]:
-    if not matches(matcher, actual):
-        yield _finding(observation, name, told(matcher), repr(actual), sample)
+) -> Iterator[Told]:
+    met = matches(matcher, actual)
+    yield from _statement(observation, name, met, told(matcher), repr(actual), sample)
 
 
-def _finding(observation: Observation, name: str, expected: str, actual: str, sample: str | None) -> Finding:
-    return Finding(
-        id=name,
-        requirements=requirements_of(name, observation.scenario.requires),
-        expected=expected,
-        actual=actual,
-        sample=sample,
-    )
+def _statement(
+    observation: Observation, name: str, met: bool, expected: str, actual: str, sample: str | None
+) -> Iterator[Told]:
+    """Nothing for a statement that is met, and what is wrong with one that is not, where that can be seen at all."""
+    unseen = unobserved(observation, name, sample)
+    if unseen is not None:
+        yield unseen
+    elif not met:
+        yield Finding(
+            id=name,
+            requirements=requirements_of(name, observation.scenario.requires),
+            expected=expected,
+            actual=actual,
+            sample=sample,
+        )

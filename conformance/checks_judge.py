@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from conformance.checks import matches, told
+from conformance.checks import Told, matches, told, unobserved
 from conformance.judging import Judged, JudgedFacts
 from conformance.outcome import Finding
 from mockserver.judge_ledger import TEXT_CHARS
@@ -41,7 +41,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
 """Requirements a check speaks for; the scenario's own `requires` picks among them."""
 
 
-def check_judging(observation: Observation) -> Iterator[Finding]:
+def check_judging(observation: Observation) -> Iterator[Told]:
     """Every statement under `expect.judge` and `expect.accuracy`."""
     judged = observation.judged
     if judged is None:
@@ -67,7 +67,7 @@ def check_judging(observation: Observation) -> Iterator[Finding]:
         yield from _check(observation, f"accuracy.{key}", matcher, actual, None)
 
 
-def _check_sample(observation: Observation, facts: JudgedFacts, expect: JudgedExpect) -> Iterator[Finding]:
+def _check_sample(observation: Observation, facts: JudgedFacts, expect: JudgedExpect) -> Iterator[Told]:
     score = facts.score or {}
     counts = tally(facts.requests)
     values: dict[str, tuple[Any, Any]] = {
@@ -95,17 +95,22 @@ def _check_sample(observation: Observation, facts: JudgedFacts, expect: JudgedEx
 
 def _check_trace(
     observation: Observation, facts: JudgedFacts, expect: Sequence[Mapping[str, Any]]
-) -> Iterator[Finding]:
-    if len(facts.trace) != len(expect):
-        yield _finding(
-            observation, "judge.trace", f"{len(expect)} line(s)", f"{len(facts.trace)} line(s)", facts.name
-        )
+) -> Iterator[Told]:
+    lines = len(facts.trace)
+    yield from _statement(
+        observation,
+        "judge.trace",
+        lines == len(expect),
+        f"{len(expect)} line(s)",
+        f"{lines} line(s)",
+        facts.name,
+    )
     for number, (wanted, line) in enumerate(zip(expect, facts.trace, strict=False), start=1):
         for key, matcher in wanted.items():
             actual = line.get(key, "absent")
-            if not matches(matcher, actual):
-                expected = f"line {number}: {key} {told(matcher)}"
-                yield _finding(observation, "judge.trace", expected, repr(actual), facts.name)
+            expected = f"line {number}: {key} {told(matcher)}"
+            met = matches(matcher, actual)
+            yield from _statement(observation, "judge.trace", met, expected, repr(actual), facts.name)
 
 
 def tally(requests: Sequence[JudgeRequest]) -> dict[str, int]:
@@ -133,16 +138,23 @@ def _rows(score: Mapping[str, Any]) -> list[Any]:
 
 def _check(
     observation: Observation, name: str, matcher: Any, actual: Any, sample: str | None
-) -> Iterator[Finding]:
-    if matcher != UNCHECKED and not matches(matcher, actual):
-        yield _finding(observation, name, told(matcher), repr(actual), sample)
+) -> Iterator[Told]:
+    if matcher != UNCHECKED:
+        met = matches(matcher, actual)
+        yield from _statement(observation, name, met, told(matcher), repr(actual), sample)
 
 
-def _finding(observation: Observation, name: str, expected: str, actual: str, sample: str | None) -> Finding:
-    wanted = tuple(observation.scenario.requires)
-    spoken = REQUIREMENTS.get(name, REQUIREMENTS.get(name.split(".", 1)[0], ()))
-    both = tuple(requirement for requirement in wanted if requirement in spoken)
-    return Finding(name, both or wanted, expected, actual, sample)
+def _statement(
+    observation: Observation, name: str, met: bool, expected: str, actual: str, sample: str | None
+) -> Iterator[Told]:
+    unseen = unobserved(observation, name, sample)
+    if unseen is not None:
+        yield unseen
+    elif not met:
+        wanted = tuple(observation.scenario.requires)
+        spoken = REQUIREMENTS.get(name, REQUIREMENTS.get(name.split(".", 1)[0], ()))
+        both = tuple(requirement for requirement in wanted if requirement in spoken)
+        yield Finding(name, both or wanted, expected, actual, sample)
 
 
 # -- what always holds

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from conformance.checks import matches
+from conformance.abilities import Need
+from conformance.checks import Told, matches
 from conformance.checks_judge import judge_ledger
+from conformance.invariants_base import Invariant, invariant
 from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS, UNIT_MS
 from conformance.observation import Observation, PendingTask
-from conformance.outcome import Finding
+from conformance.outcome import Finding, Unobserved
 
 
 def unbounded_await(observation: Observation) -> Iterator[Finding]:
@@ -63,11 +65,24 @@ def _longest_wait(observation: Observation) -> str:
     return f"{name} ({seconds:g} s), in phase {phase or 'unknown'}"
 
 
-def sample_conservation(observation: Observation) -> Iterator[Finding]:
-    """requested = published + failed (with a reason) + cancelled; attempts add up; files and summary agree."""
+def torn_artifact(observation: Observation) -> Iterator[Finding]:
+    """Every file that the client has published parses."""
     for facts in observation.samples:
         if facts.torn:
             yield Finding("torn-artifact", ("R20",), "every artifact parses", facts.torn, facts.name)
+
+
+def more_than_two_attempts(observation: Observation) -> Iterator[Finding]:
+    """A sample costs at most two sessions."""
+    for facts in observation.samples:
+        if facts.attempts > 2:
+            told = f"{facts.attempts} connections"
+            yield Finding("more-than-two-attempts", ("R26",), "at most two attempts", told, facts.name)
+
+
+def sample_conservation(observation: Observation) -> Iterator[Finding]:
+    """requested = published + failed (with a reason) + cancelled; attempts add up; files and summary agree."""
+    for facts in observation.samples:
         if facts.outcome not in ("published", "failed", "cancelled"):
             yield Finding(
                 "sample-conservation",
@@ -91,14 +106,6 @@ def sample_conservation(observation: Observation) -> Iterator[Finding]:
                 ("R30", "R31"),
                 "a failed sample has a reason",
                 "empty error",
-                facts.name,
-            )
-        if facts.attempts > 2:
-            yield Finding(
-                "more-than-two-attempts",
-                ("R26",),
-                "at most two attempts",
-                f"{facts.attempts} connections",
                 facts.name,
             )
         retried = facts.attempts - 1 if facts.attempts else 0
@@ -230,23 +237,38 @@ def append_before_commit(observation: Observation) -> Iterator[Finding]:
                 )
 
 
-Invariant = Callable[[Observation], Iterator[Finding]]
-
 INVARIANTS: tuple[Invariant, ...] = (
-    unbounded_await,
-    sample_conservation,
-    task_leak,
-    exception_never_retrieved,
-    log_error,
-    wire_violation,
-    append_before_commit,
+    invariant(unbounded_await),
+    invariant(torn_artifact, Need.FILES),
+    invariant(sample_conservation, Need.FILES, Need.WIRE),
+    invariant(more_than_two_attempts, Need.WIRE),
+    invariant(task_leak, Need.LOOP),
+    invariant(exception_never_retrieved, Need.LOOP),
+    invariant(log_error, Need.LOG),
+    invariant(wire_violation, Need.WIRE),
+    invariant(append_before_commit, Need.WIRE),
     *STREAM_INVARIANTS,
-    judge_ledger,
+    invariant(
+        judge_ledger,
+        Need.JUDGE,
+        Need.FILES,
+        findings=(
+            "judge-ledger",
+            "judge-violation",
+            "judge-request-text",
+            "judge-conservation",
+            "torn-artifact",
+        ),
+    ),
 )
 """All invariants, in the order their findings are told."""
 
 
-def check_invariants(observation: Observation) -> Iterator[Finding]:
-    """Findings of every invariant."""
-    for invariant in INVARIANTS:
-        yield from invariant(observation)
+def check_invariants(observation: Observation) -> Iterator[Told]:
+    """Findings of every invariant; what cannot be seen here is told as unobserved."""
+    for one in INVARIANTS:
+        need = observation.abilities.missing(one.needs)
+        if need is None:
+            yield from one.check(observation)
+        else:
+            yield Unobserved(one.id, "invariant", need, observation.abilities.why_not[need])

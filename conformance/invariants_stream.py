@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from conformance.abilities import Need
+from conformance.invariants_base import invariant
 from conformance.observation import Observation
 from conformance.outcome import Finding
 from scenarios.faults import FAULTS, Layer
@@ -182,7 +184,13 @@ def padding_off_beat(observation: Observation) -> Iterator[Finding]:
                 return
 
 
-STREAM_INVARIANTS = (metadata_incomplete, clip_altered, padded_unit, ack_position, padding_off_beat)
+STREAM_INVARIANTS = (
+    invariant(metadata_incomplete, Need.FILES),
+    invariant(clip_altered, Need.WIRE),
+    invariant(padded_unit, Need.WIRE),
+    invariant(ack_position, Need.WIRE),
+    invariant(padding_off_beat, Need.WIRE),
+)
 """In the order their findings are told."""
 
 

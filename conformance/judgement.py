@@ -3,57 +3,89 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
-from conformance.checks import check_expectations
+from conformance.abilities import fault_needs
+from conformance.checks import Told, check_expectations
 from conformance.checks_judge import check_judging
 from conformance.invariants import check_invariants
 from conformance.observation import Observation
 from conformance.options import RunOptions
-from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult
+from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult, Unobserved
 from conformance.trace import last_of_both_sides
 
 
 def judge(observation: Observation, options: RunOptions, *, real_s: float) -> ScenarioResult:
-    """The verdict on one scenario.
+    """The verdict on one scenario (docs/verdicts.md).
 
-    An error of ours is a harness error whatever else was seen. A broken invariant is the client's failure. A
-    fault that could have bitten and did not makes the scenario inert, unless the client failed an expectation
-    beside a fault that did bite.
+    An error of ours is a harness error whatever else was seen. A broken invariant is the client's failure; so is a
+    statement that does not hold, where a fault was seen to bite or none was scripted. A fault that could have bitten
+    and did not makes the scenario inert; one that cannot act or be seen here, or a statement that cannot be checked,
+    makes it not observable.
     """
     scenario = observation.scenario
-    broken = [*crash(observation), *check_invariants(observation)]
-    findings: list[Finding] = [
-        *broken,
-        *check_expectations(observation),
-        *check_judging(observation),
-    ]
-    unproven = [report for report in observation.faults if report.state != "observed"]
-    proven = [report for report in observation.faults if report.state == "observed"]
-    outcome, reason = Outcome.PASS, ""
-    if observation.harness_errors:
-        outcome, reason = Outcome.HARNESS_ERROR, "\n".join(observation.harness_errors)
-    elif broken or (findings and (proven or not observation.faults)):
-        outcome = Outcome.FAIL
-    elif unproven:
-        outcome, reason = Outcome.INERT, inert_reason(unproven)
-    elif findings:
-        outcome = Outcome.FAIL
-    passed = outcome is Outcome.PASS
+    invariants = list(check_invariants(observation))
+    statements = [*check_expectations(observation), *check_judging(observation)]
+    broken = [*crash(observation), *_findings(invariants)]
+    failed = _findings(statements)
+    unseen_faults = unobservable_faults(observation)
+    blind = [*_unobserved(statements), *unseen_faults.values()]
+    unproven = [r for r in observation.faults if r.state != "observed" and r.index not in unseen_faults]
+    outcome, reason = _outcome(observation, broken, failed, unproven, blind)
     assert observation.recorder is not None
     return ScenarioResult(
         id=scenario.id,
         title=scenario.title,
         requires=tuple(scenario.requires),
         outcome=outcome,
-        findings=tuple(findings),
+        findings=(*broken, *failed),
         faults=tuple(observation.faults),
         reason=reason,
         virtual_s=round(observation.client_s, 6),
         real_s=real_s,
-        last_events=() if passed else last_of_both_sides(observation.recorder),
+        last_events=() if outcome is Outcome.PASS else last_of_both_sides(observation.recorder),
         reproduce=reproduce(scenario.id, options),
         trace_path=None,
+        unobserved=(*blind, *_unobserved(invariants)),
     )
+
+
+def _outcome(
+    observation: Observation,
+    broken: list[Finding],
+    failed: list[Finding],
+    unproven: list[FaultReport],
+    blind: list[Unobserved],
+) -> tuple[Outcome, str]:
+    proven = any(report.state == "observed" for report in observation.faults)
+    if observation.harness_errors:
+        return Outcome.HARNESS_ERROR, "\n".join(observation.harness_errors)
+    if broken or (failed and (proven or not observation.scenario.faults)):
+        return Outcome.FAIL, ""
+    if unproven:
+        return Outcome.INERT, inert_reason(unproven)
+    if blind:
+        return Outcome.NOT_OBSERVABLE, "; ".join(dict.fromkeys(told.told() for told in blind))
+    return (Outcome.FAIL, "") if failed else (Outcome.PASS, "")
+
+
+def _findings(told: Iterable[Told]) -> list[Finding]:
+    return [one for one in told if isinstance(one, Finding)]
+
+
+def _unobserved(told: Iterable[Told]) -> list[Unobserved]:
+    return [one for one in told if isinstance(one, Unobserved)]
+
+
+def unobservable_faults(observation: Observation) -> dict[int, Unobserved]:
+    """The scenario's faults that cannot act or be seen here, by position; not those seen to bite all the same."""
+    unseen: dict[int, Unobserved] = {}
+    for index, fault in enumerate(observation.scenario.faults):
+        need = observation.abilities.missing(fault_needs(fault))
+        bit = any(r.index == index and r.state == "observed" for r in observation.faults)
+        if need is not None and not bit:
+            unseen[index] = Unobserved(fault.name, "fault", need, observation.abilities.why_not[need])
+    return unseen
 
 
 def crash(observation: Observation) -> list[Finding]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conformance.abilities import ALL, Abilities
 from conformance.outcome import FaultReport
 from conformance.trace import Recorder
 from scenarios.model import Scenario
@@ -95,6 +96,8 @@ class Observation:
     judged: Judged | None = None
     """What was judged; None: the scenario has no judge."""
     harness_errors: list[str] = field(default_factory=list)
+    abilities: Abilities = ALL
+    """What could be seen; what happened in this scenario may take more away, with its reason."""
 
     @property
     def entries_in_time(self) -> list[Entry]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from conformance.abilities import ALL, Abilities
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -25,6 +27,8 @@ class RunOptions:
     """Overrides of the client's deadlines for every scenario, after the scenario's own."""
     files: Mapping[str, Path] = field(default_factory=dict)
     """Files of scenarios that are not of the catalogue, by id; for the command that reproduces a result."""
+    abilities: Abilities = ALL
+    """What can be seen of this client on this target."""
     keep_trace: bool = False
     """Write the trace of every scenario, not only of those that did not pass."""
 

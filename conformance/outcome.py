@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
+
+from conformance.abilities import Need
 
 
 class Outcome(StrEnum):
@@ -35,6 +37,23 @@ class Finding:
     """The deadline that should have acted, by its name in the client's Deadlines, with its seconds."""
     details: tuple[str, ...] = ()
     """More lines: stacks, journal excerpts."""
+
+
+@dataclass(frozen=True)
+class Unobserved:
+    """Something that this client, or this target, cannot show: neither passed nor failed."""
+
+    id: str
+    """The check, the invariant or the fault."""
+    what: Literal["statement", "fault", "invariant"]
+    need: Need
+    reason: str
+    """Why the need cannot be met here."""
+    sample: str | None = None
+
+    def told(self) -> str:
+        """One line for people."""
+        return f"{self.what} {self.id} needs {self.need}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -71,6 +90,8 @@ class ScenarioResult:
     reproduce: str = ""
     """One command that runs this scenario again the same way."""
     trace_path: str | None = None
+    unobserved: tuple[Unobserved, ...] = ()
+    """Statements, faults and invariants that could not be observed here, each with its reason."""
 
 
 @dataclass(frozen=True)

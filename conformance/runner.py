@@ -116,6 +116,7 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
         prepared=prepared,
         out=folder / "answers",
         watchdog_s=builtin.worst_case_s(scenario, deadlines, prepared) + WATCHDOG_EXTRA_S,
+        abilities=options.abilities,
     )
     loop: VirtualLoop | RealLoop = VirtualLoop() if options.clock == "virtual" else RealLoop()
     stage = _Stage(observation, options, voice, loop)

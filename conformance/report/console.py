@@ -131,6 +131,8 @@ class ConsoleReport:
         for result in unseen:
             what = f"{result.outcome.value} {one_line(result.id, ID_LIMIT)}"
             self._plain(f"{what}: {one_line(result.reason, 300) or 'no reason given'}")
+        for line in unobserved_invariants(report):
+            self._plain(line)
         if report.interrupted:
             self._styled("interrupted: only what is listed above ran", _STYLES["skipped"])
         kind = "failed" if counts.failed else "passed" if counts.passed else "skipped"
@@ -167,6 +169,16 @@ class ConsoleReport:
     def _clear(self) -> None:
         if self._live:
             self._stream.write("\r\x1b[2K")
+
+
+def unobserved_invariants(report: RunReport) -> Iterator[str]:
+    """Invariants that could not be observed, once a run and not once a scenario: a line a need and reason."""
+    groups: dict[tuple[str, str], dict[str, None]] = {}
+    for told in (told for result in report.results for told in result.unobserved):
+        if told.what == "invariant":
+            groups.setdefault((told.need.value, told.reason), {})[told.id] = None
+    for (need, reason), names in groups.items():
+        yield f"not observed, needs {need} ({one_line(reason, 200)}): {', '.join(names)}"
 
 
 def table_lines(report: RunReport) -> Iterator[str]:

@@ -34,6 +34,10 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
         lines += ["  broken requirements", *_requirements(broken, requirements)]
     elif result.outcome is not Outcome.PASS and result.requires:
         lines += ["  what the scenario requires", *_requirements(result.requires, requirements)]
+    unseen = [told for told in result.unobserved if told.what != "invariant"]
+    if unseen:
+        lines.append("  not observable here")
+        lines += [f"    {one_line(told.told(), 300)}" for told in dict.fromkeys(unseen)]
     if result.faults:
         lines.append("  faults")
         lines += [f"    {_fault(fault)}" for fault in result.faults]

@@ -23,6 +23,7 @@ without a new `version`.
       real_s        wall time, seconds
       findings      list of {id, requirements, expected, actual, sample, deadline, details}
       faults        list of {name, index, connection, state, evidence}
+      unobserved    list of {id, what, need, reason, sample}: what could not be seen of this client here
       last_events   lines, for what did not pass
       reproduce     one command, or ""
       trace_path    path, or null
@@ -99,6 +100,7 @@ def _result(result: ScenarioResult) -> dict[str, Any]:
         "real_s": result.real_s,
         "findings": [asdict(finding) for finding in result.findings],
         "faults": [asdict(fault) for fault in result.faults],
+        "unobserved": [asdict(told) for told in result.unobserved],
         "last_events": list(result.last_events),
         "reproduce": result.reproduce,
         "trace_path": result.trace_path,

@@ -113,7 +113,7 @@ def _type(result: ScenarioResult) -> str:
 
 
 def _message(result: ScenarioResult) -> str:
-    if result.findings:
+    if result.findings and result.outcome is Outcome.FAIL:
         first = result.findings[0]
         return one_line(f"{first.id}: expected {first.expected}; actual {first.actual}", MESSAGE_LIMIT)
     return one_line(result.reason or result.outcome.value, MESSAGE_LIMIT)
