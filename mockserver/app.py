@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from aiohttp import web
 
 from mockserver.admission import Slots
+from mockserver.arming import Armed, make_listener
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
 from mockserver.faults import FaultReport, FaultRun, FaultSet, check_played, make_fault
@@ -21,7 +21,6 @@ from mockserver.session import ServerSession
 from mockserver.upgrading import HeldUpgrade, ask_faults
 from mockserver.wire import MAX_FRAME_BYTES
 from scenarios.faults import FaultBase
-from scenarios.faults_transport import Buffered
 
 MODEL = "openbmb/MiniCPM-o-4_5"
 SHUTDOWN_S = 0.1
@@ -70,9 +69,8 @@ class MockServer:
         self.profile = PROFILES[profile]
         self.journal = journal if journal is not None else Journal()
         self.connections: list[ConnectionInfo] = []
-        self.fault_runs: list[FaultRun] = []
         self._replies = replies
-        self._faults = list(faults)
+        self._armed = Armed(faults, seed, self.journal)
         self._seed = seed
         self._decision_s = decision_ms / 1000
         self._address = (host, port)
@@ -86,6 +84,11 @@ class MockServer:
     def url(self) -> str:
         """Of the realtime endpoint, without a query; valid once started."""
         return f"ws://{self._host_and_port}/v1/realtime"
+
+    @property
+    def fault_runs(self) -> list[FaultRun]:
+        """Of every connection so far."""
+        return self._armed.runs
 
     @property
     def http_url(self) -> str:
@@ -106,7 +109,7 @@ class MockServer:
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S, handle_signals=False)
         await self._runner.setup()
-        listener = self._listener()
+        listener = make_listener(self._address, self._armed.specs)
         self._address = cast(tuple[str, int], listener.getsockname()[:2])
         await web.SockSite(self._runner, listener).start()
 
@@ -128,14 +131,7 @@ class MockServer:
 
     def fault_reports(self) -> list[FaultReport]:
         """What each fault did on each connection in its scope; without a connection where there was none."""
-        reports = [run.report() for run in self.fault_runs]
-        reached = {report.index for report in reports}
-        reports += [
-            FaultReport(spec.name, index, None, "armed", {"reason": "no connection was in its scope"}, False)
-            for index, spec in enumerate(self._faults)
-            if index not in reached
-        ]
-        return sorted(reports, key=lambda report: (report.index, report.connection or 0))
+        return self._armed.reports()
 
     # -- inside
 
@@ -143,24 +139,6 @@ class MockServer:
     def _host_and_port(self) -> str:
         host, port = self._address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    def _listener(self) -> socket.socket:
-        host = self._address[0]
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sizes = [
-                spec.buffer_bytes for spec in self._faults if isinstance(spec, Buffered) and spec.buffer_bytes
-            ]
-            if sizes:
-                # Accepted sockets inherit it, and the handshake settles the window scale: before listen.
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(sizes))
-            listener.bind(self._address)
-            listener.setblocking(False)
-        except BaseException:
-            listener.close()
-            raise
-        return listener
 
     async def _realtime(self, request: web.Request) -> web.StreamResponse:
         # No compression: protocol.md 1.3 leaves it open, and it would cost most of the time.
@@ -211,25 +189,8 @@ class MockServer:
             decision_s=self._decision_s,
             slots=self.slots,
         )
-        runs = [
-            FaultRun(
-                spec,
-                index,
-                number,
-                make_fault(spec, session, random.Random(f"{self._seed}/{who}/{index}")),
-                info.opened_s,
-                self._fault_changed,
-            )
-            for index, spec in enumerate(self._faults)
-            if _in_scope(spec, info)
-        ]
-        self.fault_runs += runs
-        return info, session, FaultSet(runs)
-
-    def _fault_changed(self, run: FaultRun) -> None:
-        now_s = asyncio.get_running_loop().time()
-        data = {"index": run.index, "state": run.state, **run.evidence}
-        self.journal.add(now_s, run.connection, "fault", run.name, data)
+        faults = self._armed.for_connection(info, who, lambda spec, chance: make_fault(spec, session, chance))
+        return info, session, faults
 
     async def _metrics(self, request: web.Request) -> web.Response:
         lines = (
@@ -238,14 +199,6 @@ class MockServer:
             f"duplex_sessions_total {len(self.connections)}",
         )
         return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
-
-
-def _in_scope(spec: FaultBase, info: ConnectionInfo) -> bool:
-    return (
-        (spec.attempt is None or spec.attempt == info.attempt)
-        and (spec.sample is None or (info.sample is not None and spec.sample == info.sample[1]))
-        and (spec.connection is None or spec.connection == info.number)
-    )
 
 
 async def _health(request: web.Request) -> web.Response:

@@ -18,7 +18,6 @@ from typing import Any, Literal, cast
 from aiohttp import WSMessage, WSMsgType, web
 
 from mockserver.connection_info import ConnectionInfo, How
-from mockserver.directing import direct
 from mockserver.faults import FaultRun, FaultSet
 from mockserver.faults.actions import (
     Action,
@@ -45,8 +44,8 @@ from mockserver.faults.actions import (
 from mockserver.faults.mechanism import Step
 from mockserver.journal import EntryKind, Journal
 from mockserver.reading import Ending, Reading
-from mockserver.session import ServerSession
-from mockserver.telling import escaped, told
+from mockserver.session_surface import SessionSurface
+from mockserver.telling import escaped
 from mockserver.wire import End, Output, Received, Send, Unit, Violation, close_reason, encode
 from mockserver.wire_out import WireOut
 
@@ -67,7 +66,7 @@ class Connection:
         transport: asyncio.Transport,
         *,
         info: ConnectionInfo,
-        session: ServerSession,
+        session: SessionSurface,
         faults: FaultSet,
         journal: Journal,
     ) -> None:
@@ -279,7 +278,7 @@ class Connection:
             self._wire.remove(run)
         else:
             assert isinstance(action, Script), action
-            direct(self._session, action)
+            self._session.direct(action)
 
     def _handle_unhandled(self) -> None:
         while self._unhandled and not self._reading.paused:
@@ -291,8 +290,11 @@ class Connection:
         event = send.event if how is not None and how.numbered else self._session.stamp(send)
         name: str = event["type"]
         self.info.session_id = self._session.id
-        payload = encode(event) if how is None or how.encode is None else how.encode(event)
-        line = told(event) if how is None else escaped(told(event))
+        if how is not None and how.encode is not None:
+            payload = how.encode(event)
+        else:
+            payload = encode(event) if send.payload is None else send.payload
+        line = self._session.told(event) if how is None else escaped(self._session.told(event))
         for _ in range(1 if how is None else how.times):
             self._wire.write(payload, WSMsgType.TEXT)
             self.info.sent[name] += 1

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mockserver.faults.actions import Ignore, Script, Silence
 from mockserver.replies import ExtraReply
-from mockserver.session import ServerSession
+
+if TYPE_CHECKING:
+    from mockserver.session import ServerSession
 
 
 def direct(session: ServerSession, action: Script) -> None:

@@ -9,10 +9,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from mockserver import opening, turns
+from mockserver import directing, opening, turns
 from mockserver.admission import Slots
 from mockserver.capabilities import Config
 from mockserver.conversation import Conversation
+from mockserver.faults.actions import Script
 from mockserver.inbound import INPUT_HANDLERS, Handler, InputState, append, chunk
 from mockserver.input_buffer import Submission
 from mockserver.input_clock import CLOCKED, InputClock
@@ -24,7 +25,7 @@ from mockserver.replies import Decision, ReplyScript, ReplySpec
 from mockserver.responses import OpenResponse
 from mockserver.steploop import Decided, StepLoop, silence
 from mockserver.strict import StrictReader
-from mockserver.telling import told_received
+from mockserver.telling import told, told_received
 from mockserver.wire import (
     End,
     Event,
@@ -59,6 +60,9 @@ class ServerSession:
         decision_s: model time a unit takes.
         slots: of the server; a session of its own where None.
     """
+
+    told = staticmethod(told)
+    """The journal's line for an event that goes out."""
 
     def __init__(
         self,
@@ -214,6 +218,10 @@ class ServerSession:
     def last_seq(self) -> int:
         """The last `server_event_seq` given out; 0 before the first."""
         return self._seq
+
+    def direct(self, action: Script) -> None:
+        """A fault tells the session what to do."""
+        directing.direct(self, action)
 
     # -- for the handlers
 

@@ -69,6 +69,22 @@ def told(event: Event) -> Mapping[str, Any]:
     return line
 
 
+def told_relayed(event: Event) -> Mapping[str, Any]:
+    """The same of an event that another server sent: it may lack what ours have, and hold what ours never do."""
+    if event["type"] in _MORE:
+        try:
+            return told(event)
+        except (KeyError, TypeError, AttributeError):
+            pass  # told as it is, below
+    return {
+        key: value
+        if kind in _PLAIN or (kind is str and len(value) <= MAX_TOLD_CHARS)
+        else _shortened(value, 3)
+        for key, value in event.items()
+        if key not in _SKIPPED and (kind := type(value)) is not None
+    }
+
+
 def _audio_delta(event: Event, line: dict[str, Any]) -> None:
     del line["delta"]
     # reply audio is a handful of tones: each is hashed once

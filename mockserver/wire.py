@@ -60,6 +60,8 @@ class Send:
     event: Event
     sequenced: bool = True
     """It takes a `server_event_seq` (protocol.md 3.1)."""
+    payload: bytes | None = None
+    """The frame as another server wrote it; None: written here."""
 
 
 @dataclass(slots=True)
