@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.abilities import ALL, Abilities
+from conformance.clock.tasks import SIDE
 from conformance.outcome import FaultReport
 from conformance.trace import Recorder
 from scenarios.model import Scenario
@@ -98,11 +100,32 @@ class Observation:
     harness_errors: list[str] = field(default_factory=list)
     abilities: Abilities = ALL
     """What could be seen; what happened in this scenario may take more away, with its reason."""
+    near_misses: int = 0
+    """Waits of the client that ended less than a millisecond before their deadline (virtual clock)."""
+
+    def near_miss(self, timer: asyncio.TimerHandle) -> None:
+        """Called by the virtual loop; a timer of the client counts, one of server or harness does not."""
+        if timer._context.get(SIDE) == "client":  # type: ignore[attr-defined]
+            self.near_misses += 1
 
     @property
     def entries_in_time(self) -> list[Entry]:
         """Without the backlog of a held socket, which the server read only after the faults were released."""
         return [entry for entry in self.entries if not entry.data.get("after_release")]
+
+
+def stack_of(task: asyncio.Task[Any]) -> tuple[str, ...]:
+    """The frames a task waits in, outermost first."""
+    lines: list[str] = []
+    awaitable: Any = task.get_coro()
+    while awaitable is not None and len(lines) < 40:
+        frame = getattr(awaitable, "cr_frame", None) or getattr(awaitable, "gi_frame", None)
+        if frame is None:
+            break
+        code = frame.f_code
+        lines.append(f"  {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
+        awaitable = getattr(awaitable, "cr_await", None) or getattr(awaitable, "gi_yieldfrom", None)
+    return tuple(lines)
 
 
 def read_json(path: Path) -> tuple[Any, str]:

@@ -29,6 +29,9 @@ class RunOptions:
     """Files of scenarios that are not of the catalogue, by id; for the command that reproduces a result."""
     abilities: Abilities = ALL
     """What can be seen of this client on this target."""
+    tie_seed: int | None = None
+    """Events of one instant of the virtual clock happen in an order drawn from it; None: in the order they were asked
+    for. What a right client publishes does not depend on it."""
     keep_trace: bool = False
     """Write the trace of every scenario, not only of those that did not pass."""
 

@@ -24,10 +24,10 @@ import mockserver
 from client.media import Prepared, ReferenceVoice
 from conformance.clients import builtin
 from conformance.clients.judging import subjects_of
-from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, side_of, tasks_of
+from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, side_of, tasks_of
 from conformance.judgement import judge
 from conformance.judging import JudgeStage
-from conformance.observation import Observation, PendingTask, sample_facts
+from conformance.observation import Observation, PendingTask, sample_facts, stack_of
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
 from conformance.pool import freeze_once
@@ -118,7 +118,7 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
         watchdog_s=builtin.worst_case_s(scenario, deadlines, prepared) + WATCHDOG_EXTRA_S,
         abilities=options.abilities,
     )
-    loop: VirtualLoop | RealLoop = VirtualLoop() if options.clock == "virtual" else RealLoop()
+    loop = make_loop(options.clock, tie_seed=options.tie_seed)
     stage = _Stage(observation, options, voice, loop)
     if stage.judge is not None:
         observation.watchdog_s += stage.judge.worst_case_s
@@ -177,6 +177,7 @@ class _Stage:
             loop.client_sndbuf_bytes = min(sizes)
         if isinstance(loop, VirtualLoop):
             loop.on_livelock = self._on_livelock
+            loop.on_near_miss = self.observation.near_miss
         with _captured_logs(self.observation, self.recorder):
             for seam in self.seams:
                 seam.install()
@@ -312,7 +313,7 @@ class _Stage:
         return str(next(phases, ""))
 
     def _client_tasks(self) -> list[PendingTask]:
-        return [PendingTask(task.get_name(), _stack(task)) for task in tasks_of(self.loop, "client")]
+        return [PendingTask(task.get_name(), stack_of(task)) for task in tasks_of(self.loop, "client")]
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -344,20 +345,6 @@ def _context(side: str) -> contextvars.Context:
     context = contextvars.copy_context()
     context.run(SIDE.set, side)  # type: ignore[arg-type]
     return context
-
-
-def _stack(task: asyncio.Task[Any]) -> tuple[str, ...]:
-    """The frames a task waits in, outermost first."""
-    lines: list[str] = []
-    awaitable: Any = task.get_coro()
-    while awaitable is not None and len(lines) < 40:
-        frame = getattr(awaitable, "cr_frame", None) or getattr(awaitable, "gi_frame", None)
-        if frame is None:
-            break
-        code = frame.f_code
-        lines.append(f"  {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
-        awaitable = getattr(awaitable, "cr_await", None) or getattr(awaitable, "gi_yieldfrom", None)
-    return tuple(lines)
 
 
 class _LogCapture(logging.Handler):

@@ -8,6 +8,7 @@ from conformance.clock.run import (
     LivelockError,
     TimersEmpty,
     close_loop,
+    make_loop,
     run_virtual,
 )
 from conformance.clock.sockets import (
@@ -34,6 +35,7 @@ __all__ = [
     "close_loop",
     "describe",
     "install_task_factory",
+    "make_loop",
     "run_virtual",
     "side_of",
     "supported",

@@ -11,6 +11,7 @@ import contextvars
 import functools
 import itertools
 import math
+import random
 import socket
 import threading
 import time
@@ -31,6 +32,10 @@ LATEST_START_S = 1e7
 """Beyond it a tick of 1e-9 s is lost in the double, and aiohttp's rounding of timeouts shows."""
 _STILL_S = 1e-3
 """A clock that moved less than this stood still: timers of zero length move it by one ulp each."""
+_SHUFFLED_ULPS = 1024
+"""By so much (1e-10 s) timers are moved at random where ties are shuffled: far below anything a test can mean."""
+NEAR_S = 1e-3
+"""A wait that ended so shortly before its deadline could as well have missed it."""
 _SAMPLED_PASSES = 20
 """Passes of the loop in which a livelock's tasks are collected: tasks that wake each other run in turn."""
 
@@ -64,12 +69,14 @@ class VirtualLoop(HookedLoop):
         livelock_s: float = 20.0,
         hold_cap_s: float = 120.0,
         network_cap_s: float = 2.0,
+        tie_seed: int | None = None,
     ) -> None:
         """Args:
             start_s: loop time at the start; a whole number, as aiohttp rounds timeouts to whole seconds.
             livelock_s: real seconds without movement of the clock that count as a livelock.
             hold_cap_s: real seconds to wait for holds when no job ends.
             network_cap_s: real seconds to wait for bytes on their way.
+            tie_seed: timers of one instant run in an order drawn from it; None: first-in first-out.
         Raises ValueError: start_s is not whole, not positive, or 1e7 and more.
         """
         self._now_s = start_s = float(start_s)
@@ -86,12 +93,15 @@ class VirtualLoop(HookedLoop):
         self._passes_sampled = 0
         self._taken: dict[float, float] = {}
         self._taken_limit = 1024
+        self._ties = None if tie_seed is None else random.Random(tie_seed)
         self._empty_told = False
         self._stops_at_rest = False
         self.jumps = 0
         """How many times the clock has jumped."""
         self.unrested: list[str] = []
         """What was still on its way when `network_cap_s` was over; empty in a run to be trusted."""
+        self.on_near_miss: Callable[[asyncio.TimerHandle], None] | None = None
+        """Called with a timer that is cancelled less than `NEAR_S` before it was due."""
         self.on_timers_empty: Callable[[], None] | None = None
         self.on_livelock: Callable[[Livelock], None] | None = None
         super().__init__(self._poller)
@@ -130,6 +140,8 @@ class VirtualLoop(HookedLoop):
         asked = max(when, math.nextafter(self._now_s, math.inf))
         if asked == math.inf:
             return asked
+        if self._ties is not None:
+            asked += self._ties.randrange(_SHUFFLED_ULPS) * math.ulp(asked)
         if len(self._taken) > self._taken_limit:
             self._taken = {at: last for at, last in self._taken.items() if at > self._now_s}
             self._taken_limit = max(1024, 2 * len(self._taken))
@@ -141,6 +153,12 @@ class VirtualLoop(HookedLoop):
         self._taken[own] = own
         self._taken[asked] = own
         return own
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        super()._timer_handle_cancelled(handle)  # type: ignore[misc]
+        waits = handle._scheduled  # type: ignore[attr-defined]
+        if waits and self.on_near_miss is not None and handle.when() - self._now_s < NEAR_S:
+            self.on_near_miss(handle)
 
     def spend(self, seconds: float) -> None:
         """The clock goes on by so much at once; what was due meanwhile runs late, in its order.

@@ -5,7 +5,7 @@ import concurrent.futures
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from conformance.clock.hooks import HookedLoop
+from conformance.clock.hooks import HookedLoop, RealLoop
 from conformance.clock.loop import Livelock, VirtualLoop
 from conformance.clock.tasks import describe, tasks_of
 
@@ -41,6 +41,16 @@ class LivelockError(ClockError):
     def __init__(self, livelock: Livelock) -> None:
         self.livelock = livelock
         super().__init__(str(livelock))
+
+
+def make_loop(clock: str, *, tie_seed: int | None = None) -> VirtualLoop | RealLoop:
+    """A loop for one scenario.
+
+    Args:
+        clock: `virtual` or `real`.
+        tie_seed: of the order of simultaneous events; the real clock has no such order to draw.
+    """
+    return VirtualLoop(tie_seed=tie_seed) if clock == "virtual" else RealLoop()
 
 
 def run_virtual(
