@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from conformance import cli_probe
 from conformance.exits import Exit
 
 app = typer.Typer(
@@ -83,6 +84,9 @@ def run(
     junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML.")] = None,
     dataset: Datasets = None,
     ref_audio: RefAudio = None,
+    probes: Annotated[
+        Path | None, typer.Option(help="Write what the probes among the scenarios read, as JSON.")
+    ] = None,
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first scenario that does not pass.")
     ] = False,
@@ -112,6 +116,7 @@ def run(
             processes=jobs or os.cpu_count() or 1,
             json_path=json,
             junit_path=junit,
+            probes_path=probes,
             fail_fast=fail_fast,
         )
     except (ScenarioError, ConfigurationError) as error:
@@ -297,3 +302,6 @@ def coverage(
     except ConfigurationError as error:
         raise _fail(str(error)) from None
     raise typer.Exit(int(code))
+
+
+cli_probe.register(app)

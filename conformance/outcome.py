@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -92,6 +93,8 @@ class ScenarioResult:
     trace_path: str | None = None
     unobserved: tuple[Unobserved, ...] = ()
     """Statements, faults and invariants that could not be observed here, each with its reason."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What a probe read off the server, by the names of scenarios.probing.FACTS."""
 
 
 @dataclass(frozen=True)

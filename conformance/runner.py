@@ -56,6 +56,10 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
     Raises ConfigurationError: the scenario needs something that was not given (a dataset folder).
     """
     started = time.perf_counter()
+    if scenario.probe is not None:
+        from conformance.probing.ask import run_probe
+
+        return replace(run_probe(scenario, options), real_s=time.perf_counter() - started)
     with _workplace(scenario, options) as folder:
         try:
             observation = perform(scenario, options, folder, builtin.prepare(scenario, options))

@@ -163,6 +163,7 @@ def execute(
     processes: int,
     json_path: Path | None,
     junit_path: Path | None,
+    probes_path: Path | None = None,
     fail_fast: bool,
 ) -> Exit:
     """The whole of `conformance run`.
@@ -171,9 +172,8 @@ def execute(
     """
     check_clock(options)
     scenarios, skipped = choose(patterns, tags, options)
-    check_outputs(
-        options.out, [path for path in (json_path, junit_path) if path is not None and str(path) != "-"]
-    )
+    files = [path for path in (json_path, junit_path, probes_path) if path is not None and str(path) != "-"]
+    check_outputs(options.out, files)
     if options.out is not None:
         options = replace(options, out=options.out.resolve())
     options = replace(options, files=_files_of(patterns))
@@ -195,5 +195,9 @@ def execute(
         from conformance.report import junit
 
         junit.write(report, junit_path, texts)
+    if probes_path is not None:
+        from conformance.probing import table
+
+        table.write(probes_path, [table.target_of(report.target, report.results)])
     code = exit_of(report.results)
     return max(code, Exit.INTERRUPTED) if report.interrupted else code

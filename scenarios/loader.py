@@ -20,8 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from scenarios.errors import Problem, ScenarioError, key_text, known, shown
 from scenarios.explain import problems_of
 from scenarios.faults import FAULTS, FaultBase
-from scenarios.model import Scenario
-from scenarios.rules import cross_rules
+from scenarios.model import Scenario, whole_rules
 from scenarios.source import Source, parse_source, read_source
 
 CASE_ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -235,11 +234,11 @@ def _build(
             except ValidationError as error:
                 annotation = field.annotation
                 found += [places.problem(*wrong) for wrong in problems_of(error, (name,), annotation)]
-    found += [places.problem(broken.path, broken.found, broken.allowed) for broken in cross_rules(parts)]
+    found += [places.problem(broken.path, broken.found, broken.allowed) for broken in whole_rules(parts)]
     if found:
         problems += found
         return None
-    return Scenario(id=scenario_id, **parts)
+    return Scenario(id=scenario_id, **{name: part for name, part in parts.items() if name in data})
 
 
 def _faults(data: Any, places: _Places, found: list[Problem]) -> list[FaultBase] | None:

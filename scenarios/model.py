@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, SerializeAsAny, model_validator
 
@@ -10,6 +11,7 @@ from scenarios.errors import Broken
 from scenarios.faults import FaultBase
 from scenarios.forms import STRICT, LogMatcher, Matcher, SafeId, hold, holding
 from scenarios.judging import JudgeExpect, JudgeSpec, accuracy_rules
+from scenarios.probing import ProbeSpec, probe_rules
 from scenarios.rules import (
     SINGLE_SAMPLE_ID,
     clip_rules,
@@ -235,6 +237,12 @@ class Expect(Strict):
         return self
 
 
+def whole_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
+    """The rules between the sections of a scenario, given by name; the broken ones are left out."""
+    yield from cross_rules(parts)
+    yield from probe_rules(parts)
+
+
 class Scenario(Strict):
     """One scenario of the catalogue, loaded and checked."""
 
@@ -260,12 +268,14 @@ class Scenario(Strict):
     """The judge; without this section nothing is judged."""
     client: ClientSpec = ClientSpec()
     """What the built-in client is told."""
-    expect: Expect
-    """What must hold at the end."""
+    probe: ProbeSpec | None = None
+    """What is asked of the server instead of running a client; such a scenario asserts nothing."""
+    expect: Expect = Expect.model_construct()
+    """What must hold at the end; required unless the scenario is a probe."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        hold(cross_rules({name: getattr(self, name) for name in type(self).model_fields}))
+        hold(whole_rules({name: getattr(self, name) for name in type(self).model_fields}))
         return self
 
     @property

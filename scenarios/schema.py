@@ -19,6 +19,7 @@ from scenarios import (
     faults_transport,
     judging,
     model,
+    probing,
 )
 from scenarios.faults import FAULTS, FaultBase
 from scenarios.faults_judge import FOREIGN_KEYS, JUDGE_FAULTS
@@ -85,6 +86,7 @@ def json_schema() -> dict[str, Any]:
     _name_keys(definitions)
     _describe({**definitions, "Scenario": root})
     root["required"] = [name for name in root["required"] if name != "id"]
+    root["anyOf"] = [{"required": ["expect"]}, {"required": ["probe"]}]
     return {"$schema": _DIALECT, **root, "title": "Scenario", "$defs": definitions}
 
 
@@ -142,7 +144,7 @@ def _name_keys(definitions: dict[str, Any]) -> None:
 def _describe(definitions: dict[str, dict[str, Any]]) -> None:
     """Give each key the text that stands under it in the models, so that an editor shows it."""
     texts: dict[str, dict[str, str]] = {}
-    for module in (*_FAULT_MODULES, judging, model):
+    for module in (*_FAULT_MODULES, judging, probing, model):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 texts[node.name] = _field_texts(node)

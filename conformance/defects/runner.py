@@ -56,7 +56,11 @@ def run_defects(
 
 def _concerned(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:
     """A session's defect is looked for where a session is the subject, a judge's where a judge is."""
-    return [s for s in scenarios if (s.judge is not None) is defect.of_the_judge or s.id in defect.first]
+    return [
+        s
+        for s in scenarios
+        if s.probe is None and ((s.judge is not None) is defect.of_the_judge or s.id in defect.first)
+    ]
 
 
 def _likely_first(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:

@@ -27,6 +27,7 @@ without a new `version`.
       last_events   lines, for what did not pass
       reproduce     one command, or ""
       trace_path    path, or null
+      facts         of a probe: name -> value (docs/probes.md)
 
 Text is escaped by JSON's own rules to plain ASCII, so the document may be printed on any terminal; lone
 surrogates become U+FFFD. Evidence that JSON cannot hold is written as text: bytes in hex, "inf", "nan".
@@ -104,6 +105,7 @@ def _result(result: ScenarioResult) -> dict[str, Any]:
         "last_events": list(result.last_events),
         "reproduce": result.reproduce,
         "trace_path": result.trace_path,
+        "facts": dict(result.facts),
     }
 
 

@@ -55,7 +55,15 @@ def test_every_file_is_in_the_catalogue_under_its_path(catalogue: list[Scenario]
 
 
 def test_every_scenario_speaks_for_a_requirement_and_carries_tags(catalogue: list[Scenario]) -> None:
-    assert [scenario.id for scenario in catalogue if not scenario.requires or not scenario.tags] == []
+    assert [s.id for s in catalogue if not s.tags or (not s.requires and s.probe is None)] == []
+
+
+def test_probes_and_only_they_stand_under_probes_with_their_tag(catalogue: list[Scenario]) -> None:
+    probes = {s.id for s in catalogue if s.probe is not None}
+
+    assert len(probes) >= 10
+    assert probes == {s.id for s in catalogue if s.id.startswith("probes/")}
+    assert probes == {s.id for s in select(catalogue, tags=["probe"])}
 
 
 def test_every_stall_sets_a_bound_in_time(catalogue: list[Scenario]) -> None:
