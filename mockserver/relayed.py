@@ -1,0 +1,89 @@
+"""The client's side of a relayed connection: what is not ours to answer goes to the server, its answers come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import WSMessage, WSMsgType
+from aiohttp.base_protocol import BaseProtocol
+
+from mockserver.connection import Connection
+from mockserver.faults.actions import CloseTcp, Control, PauseReading
+from mockserver.wire import Output
+
+
+class RelayedConnection(Connection):
+    """A connection whose events come from another server, at any time.
+
+    Attributes:
+        peer_frame: takes the client's pings, pongs, binary and close frames.
+    """
+
+    def __init__(self, *args: Any, peer_frame: Callable[[WSMessage], None], **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.peer_frame = peer_frame
+
+    def feed(self, outputs: list[Output]) -> None:
+        """What the server does now."""
+        if self.info.ended_s is None:
+            self._take(outputs)
+
+    def answer(self, output: Control) -> None:
+        """The server's answer to a ping or a close frame, or its end."""
+        if self.info.ended_s is None:
+            self._answer(output)
+
+    def write_frame(self, payload: bytes, kind: WSMsgType) -> None:
+        """A frame that is no event, such as a ping of the server."""
+        if not self._wire.ended and not self._close_sent:
+            self._wire.write(payload, kind)
+            self._wire.flush()
+
+    def reset(self) -> None:
+        """The server's end was a reset; so is this."""
+        if not self._transport.is_closing():
+            self._ended("server", "reset")
+            self._wire.reset()
+
+    @property
+    def held(self) -> bool:
+        """A fault keeps this client from being read."""
+        return self._reading.paused
+
+    async def drained(self) -> None:
+        """Wait while the client leaves unread what was written to it."""
+        protocol = self._ending.protocol
+        if isinstance(protocol, BaseProtocol) and protocol.writing_paused and self.info.ended_s is None:
+            try:
+                await protocol._drain_helper()
+            except ConnectionError:
+                return  # it has gone, and takes nothing any more
+
+    def hold_reading(self, held: bool) -> None:
+        """Read no more than the server takes."""
+        if held:
+            self._reading.hold("server", PauseReading(False), _unproven)
+        else:
+            self._reading.let_go("server")
+            self._handle_unhandled()
+
+    def _on_message(self, message: WSMessage) -> None:
+        if message.type is WSMsgType.TEXT:
+            self._take(self._session.receive(message.data, self._loop.time()))
+            return
+        if message.type is WSMsgType.BINARY:
+            self._take(self._session.receive_binary(len(message.data), self._loop.time()))
+        elif message.type is WSMsgType.CLOSE:
+            self.info.client_close_code = int(message.data or 1005)
+            if self._close_sent:
+                self._answer(CloseTcp())
+            else:
+                self._ended("client", "close_frame")
+                self._cut_wait()
+                self._outbox.clear()  # nothing may follow a close frame
+        self.peer_frame(message)
+
+
+def _unproven(evidence: dict[str, Any]) -> None:
+    """Holding the client back because the server does is no fault of ours, and proves none."""
