@@ -32,6 +32,8 @@ class Need(StrEnum):
     """Faults that act inside the client."""
     OBSERVER = "observer"
     """The client's own steps and its Deadlines."""
+    SETTINGS = "settings"
+    """The client can be told what a scenario wants of it: deadlines, pace, when to stop."""
     LOOP = "loop"
     """The client's tasks and exceptions: it runs in this process, on the harness's loop."""
 

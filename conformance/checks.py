@@ -27,7 +27,7 @@ NEEDS: Mapping[str, frozenset[Need]] = {
     "deadlines": frozenset({Need.OBSERVER}),
     "socket_evidence": frozenset({Need.TRANSPORT}),
     "judge": frozenset({Need.JUDGE, Need.FILES}),
-    "accuracy": frozenset({Need.FILES}),
+    "accuracy": frozenset({Need.JUDGE, Need.FILES}),
 }
 """What a check needs, by its id or by the first part of it."""
 
@@ -79,9 +79,17 @@ def unobserved(observation: Observation, check: str, sample: str | None) -> Unob
     if needs is None:
         needs = NEEDS[check.split(".", 1)[0]]
     need = observation.abilities.missing(needs)
-    if need is None:
-        return None
-    return Unobserved(check, "statement", need, observation.abilities.why_not[need], sample)
+    if need is not None:
+        return Unobserved(check, "statement", need, observation.abilities.why_not[need], sample)
+    unsaid = _unsaid(observation, check, sample)
+    return None if unsaid is None else Unobserved(check, "statement", Need.FILES, unsaid, sample)
+
+
+def _unsaid(observation: Observation, check: str, sample: str | None) -> str | None:
+    """Why the files of a client of others do not answer a check, told for it or for the first parts of its id."""
+    parts = check.split(".")
+    names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((why for name in names if (why := observation.unsaid.get((name, sample)))), None)
 
 
 def matches(expected: Any, actual: Any) -> bool:
@@ -258,7 +266,7 @@ def _check_run(observation: Observation) -> Iterator[Told]:
     expect = observation.scenario.expect.run
     if not expect:
         return
-    document = observation.result.to_json() if observation.result else {}
+    document = observation.result.to_json() if observation.result else observation.document or {}
     for key, matcher in expect.items():
         actual = document.get(key, "absent")
         yield from _check(observation, f"run.{key}", matcher, actual, None)

@@ -35,6 +35,7 @@ class TargetName(StrEnum):
     MOCK = "mock"
 
 
+MODEL = "openbmb/MiniCPM-o-4_5"
 Patterns = Annotated[
     list[str] | None, typer.Argument(metavar="[ID|GLOB|FILE]...", help="Default: the whole catalogue.")
 ]
@@ -74,7 +75,25 @@ def run(
     patterns: Patterns = None,
     tag: Tags = None,
     target: Annotated[TargetName, typer.Option(help="The server spoken to.")] = TargetName.MOCK,
-    clock: Annotated[ClockName, typer.Option(help="Time of server and client.")] = ClockName.VIRTUAL,
+    clock: Annotated[
+        ClockName | None, typer.Option(help="Time of server and client; real for a command, else virtual.")
+    ] = None,
+    client: Annotated[
+        str, typer.Option(help='The client under test: builtin, python:MOD:FUNC or command:"PROGRAM …".')
+    ] = "builtin",
+    client_deadline: Annotated[
+        float | None,
+        typer.Option(
+            "--client-deadline", metavar="S", min=0.1, help="Give up on a client of others after this."
+        ),
+    ] = None,
+    client_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--client-env", metavar="NAME", help="A variable that a command gets too; may be repeated."
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option(help="Name of the model that sessions ask for.")] = MODEL,
     seed: Seed = 1,
     jobs: Jobs = 0,
     out: Annotated[Path | None, typer.Option(help="Keep traces and the client's files here.")] = None,
@@ -95,13 +114,19 @@ def run(
     ] = False,
 ) -> None:
     """Run scenarios against a target and judge the client."""
+    from conformance.clients.choice import clock_of, jobs_for, parse_client
     from conformance.options import ConfigurationError, RunOptions
     from conformance.session import execute
     from scenarios import ScenarioError
 
     try:
+        chosen = parse_client(client)
         options = RunOptions(
-            clock=clock.value,
+            clock=clock_of(chosen, None if clock is None else clock.value),
+            client=chosen,
+            client_deadline_s=client_deadline,
+            client_env=tuple(client_env or ()),
+            model=model,
             seed=seed,
             out=out,
             datasets=_datasets(dataset),
@@ -113,7 +138,7 @@ def run(
             tag or [],
             options,
             target=target.value,
-            processes=jobs or os.cpu_count() or 1,
+            processes=jobs or jobs_for(chosen),
             json_path=json,
             junit_path=junit,
             probes_path=probes,

@@ -30,12 +30,28 @@ def unbounded_await(observation: Observation) -> Iterator[Finding]:
     yield Finding(
         "unbounded-await",
         _hang_requirements(observation),
-        f"the client returns within its own worst case and 60 s ({observation.watchdog_s:g} s)",
+        f"the client returns within its own worst case and 60 s ({observation.watchdog_s:g} s)"
+        if not observation.outside
+        else f"the client returns before the harness gives up on it ({observation.watchdog_s:g} s)",
         f"{len(observation.pending)} task(s) of the client pending: "
-        + ", ".join(t.name for t in observation.pending),
-        deadline=longest,
+        + ", ".join(t.name for t in observation.pending)
+        + (f"; {last_word(observation)}" if observation.outside else ""),
+        deadline=None if observation.outside else longest,
         details=tuple(line for task in observation.pending for line in (f"task {task.name}", *task.stack)),
     )
+
+
+def last_word(observation: Observation) -> str:
+    """What the server last heard of a client that hangs, for one that does not say itself where it is."""
+    heard = [entry for entry in observation.entries_in_time if entry.kind in ("open", "received", "end")]
+    if not heard:
+        return "it never connected"
+    last, connection = heard[-1], heard[-1].connection
+    since_s = observation.client_s - (
+        last.t_s - observation.recorder.start_s if observation.recorder else 0.0
+    )
+    told = {"open": "it opened", "end": "its end was seen on"}.get(last.kind, f"it sent {last.name} on")
+    return f"last on the wire: {told} connection {connection}, {since_s:.1f} s before"
 
 
 def _hang_requirements(observation: Observation) -> tuple[str, ...]:
@@ -100,7 +116,7 @@ def sample_conservation(observation: Observation) -> Iterator[Finding]:
                 f"{facts.outcome}, and {facts.id}.json {there}",
                 facts.name,
             )
-        if facts.outcome == "failed" and not facts.error:
+        if facts.outcome == "failed" and not facts.error and not observation.outside:
             yield Finding(
                 "sample-conservation",
                 ("R30", "R31"),

@@ -41,7 +41,11 @@ ALWAYS_IN_METADATA = (
 def metadata_incomplete(observation: Observation) -> Iterator[Finding]:
     """The metadata of a sample that had a session hold every key of evaluation.md 12.1."""
     for facts in observation.samples:
-        if facts.outcome != "published" or facts.metadata is None:
+        if facts.outcome != "published":
+            continue
+        if facts.metadata is None:
+            wanted = "every key of evaluation.md 12.1"
+            yield Finding("metadata-incomplete", ("R20",), wanted, "no metadata was written", facts.name)
             continue
         missing = [key for key in ALWAYS_IN_METADATA if key not in facts.metadata]
         if missing:
@@ -58,21 +62,28 @@ def clip_altered(observation: Observation) -> Iterator[Finding]:
         sample = prepared.get(_sample_of(observation, number) or ("", ""))
         if sample is None:
             continue
-        told = next((wrong for k, a in enumerate(appends) if (wrong := _unit_differs(sample, k, a))), "")
+        at = 0
+        told = ""
+        for k, append in enumerate(appends):
+            told = told or _unit_differs(sample, k, at, append, pictures=not observation.outside)
+            at += int(append.data.get("audio_bytes", 0))
+        if not told and observation.outside:
+            told = _pictures_differ(sample, appends)
         if told:
             yield Finding(
                 "clip-altered", ("R51",), "the units of the clip, in order", told, _name(observation, number)
             )
 
 
-def _unit_differs(sample: Prepared, k: int, append: Entry) -> str:
-    """What is wrong with the k-th append of a clip, in words; the last unit's length is another invariant's."""
-    unit_bytes = UNIT_MS * PCM_BYTES_PER_MS
+def _unit_differs(sample: Prepared, k: int, at_bytes: int, append: Entry, *, pictures: bool) -> str:
+    """What is wrong with the k-th append of a clip, which begins at so many bytes, in words.
+
+    The last unit's length is another invariant's.
+    """
     size = int(append.data.get("audio_bytes", 0))
-    pcm = sample.pcm[k * unit_bytes : k * unit_bytes + size]
-    if append.data.get("audio_sha") != sha(pcm):
-        return f"append {k + 1} holds other audio than the clip at {k * UNIT_MS} ms"
-    end_ms = (k * unit_bytes + size) // PCM_BYTES_PER_MS
+    if append.data.get("audio_sha") != sha(sample.pcm[at_bytes : at_bytes + size]):
+        return f"append {k + 1} holds other audio than the clip at {at_bytes // PCM_BYTES_PER_MS} ms"
+    end_ms = (at_bytes + size) // PCM_BYTES_PER_MS
     if (
         append.data.get("audio_end_ms") != end_ms
         or append.data.get("duration_ms") != size // PCM_BYTES_PER_MS
@@ -81,8 +92,19 @@ def _unit_differs(sample: Prepared, k: int, append: Entry) -> str:
         return f"append {k + 1} says {said}, and ends at {end_ms} ms"
     frames = [frame.get("sha") for frame in append.data.get("frames") or ()]
     wanted = [sha(sample.frames[k].jpeg)] if k < len(sample.frames) else []
-    if frames != wanted:
+    if pictures and frames != wanted:
         return f"append {k + 1} carries {len(frames)} picture(s), not picture {k + 1} of {len(sample.frames)}"
+    return ""
+
+
+def _pictures_differ(sample: Prepared, appends: list[Entry]) -> str:
+    """A client of others decodes the clip's video itself, or sends sound alone: pictures are counted, not compared."""
+    counts = [len(append.data.get("frames") or ()) for append in appends]
+    extra = next((k for k, count in enumerate(counts) if count > 1), None)
+    if extra is not None:
+        return f"append {extra + 1} carries {counts[extra]} pictures, at most one a unit"
+    if sum(counts) > len(sample.frames):
+        return f"{sum(counts)} pictures of a clip with {len(sample.frames)}"
     return ""
 
 

@@ -120,7 +120,9 @@ def reproduce(scenario_id: str, options: RunOptions) -> str:
         shlex.quote(scenario_id if source is None else str(source)),
         f"--seed {options.seed}",
     ]
-    if options.clock != "virtual":
+    if options.client.outside:
+        parts.append(f"--client {shlex.quote(options.client.told)}")
+    elif options.clock != "virtual":
         parts.append(f"--clock {options.clock}")
     parts += [f"--dataset {shlex.quote(f'{name}={path}')}" for name, path in sorted(options.datasets.items())]
     return " ".join(parts)

@@ -87,11 +87,6 @@ class JudgeStage:
         await evaluation.run()
         self._finished = True
 
-    @property
-    def worst_case_s(self) -> float:
-        """Loop time after which the evaluation must have returned."""
-        return builtin.worst_case_s(self.spec, len(self._subjects))
-
     def fault_reports(self) -> list[FaultReport]:
         """What the judge's faults did, by their position in the scenario."""
         positions = judge_fault_positions(self._scenario)
@@ -100,9 +95,9 @@ class JudgeStage:
             for r in self.server.fault_reports()
         ]
 
-    def facts(self) -> Judged:
-        """What is on the disk and in the ledger."""
-        folder = self._out / builtin.SCORE_FOLDER
+    def facts(self, out: Path) -> Judged:
+        """What is on the disk, below the response root `out`, and in the ledger."""
+        folder = out / builtin.SCORE_FOLDER
         accuracy, _ = _read(folder / SUMMARY)
         accuracy = accuracy if isinstance(accuracy, dict) else {}
         return Judged(

@@ -98,6 +98,12 @@ class Observation:
     judged: Judged | None = None
     """What was judged; None: the scenario has no judge."""
     harness_errors: list[str] = field(default_factory=list)
+    outside: bool = False
+    """The client is not the one of this project."""
+    document: Mapping[str, Any] | None = None
+    """The run result of a client of others, where it wrote one."""
+    unsaid: Mapping[tuple[str, str | None], str] = field(default_factory=dict)
+    """What the files of a client of others do not answer: (check or first parts of its id, sample) to the reason."""
     abilities: Abilities = ALL
     """What could be seen; what happened in this scenario may take more away, with its reason."""
     near_misses: int = 0
@@ -149,7 +155,7 @@ def sample_facts(observation: Observation) -> list[SampleFacts]:
         base = observation.out / prepared.split
         sentences, torn_answer = read_json(base / f"{prepared.id}.json")
         metadata, torn_meta = read_json(base / f"{prepared.id}.meta.json")
-        diagnostics, torn_attempts = _diagnostics(observation.out, prepared.split, prepared.id)
+        diagnostics, torn_attempts = diagnostics_of(observation.out, prepared.split, prepared.id)
         unrecorded = "published" if sentences is not None else "unaccounted"
         facts.append(
             SampleFacts(
@@ -170,7 +176,7 @@ def sample_facts(observation: Observation) -> list[SampleFacts]:
     return facts
 
 
-def _diagnostics(out: Path, split: str, sample_id: str) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+def diagnostics_of(out: Path, split: str, sample_id: str) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
     """What the failed attempts of a sample left behind, in their order, and which files do not parse."""
     files = sorted((out / "attempts" / split / sample_id).glob("*.json"), key=lambda path: int(path.stem))
     read = [read_json(path) for path in files]

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from conformance.abilities import ALL, Abilities
+from conformance.clients.choice import BUILTIN, ClientChoice
+from conformance.errors import ConfigurationError
+
+__all__ = ["ConfigurationError", "RunOptions"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,14 @@ class RunOptions:
     """Overrides of the client's deadlines for every scenario, after the scenario's own."""
     files: Mapping[str, Path] = field(default_factory=dict)
     """Files of scenarios that are not of the catalogue, by id; for the command that reproduces a result."""
+    client: ClientChoice = BUILTIN
+    """The client under test."""
+    client_env: tuple[str, ...] = ()
+    """Names of environment variables that a program gets beside the usual ones."""
+    client_deadline_s: float | None = None
+    """When the harness gives up on it, in seconds of its clock; None: by what its waits add up to."""
+    model: str = "openbmb/MiniCPM-o-4_5"
+    """Name of the model that sessions ask for."""
     abilities: Abilities = ALL
     """What can be seen of this client on this target."""
     tie_seed: int | None = None
@@ -34,7 +46,3 @@ class RunOptions:
     for. What a right client publishes does not depend on it."""
     keep_trace: bool = False
     """Write the trace of every scenario, not only of those that did not pass."""
-
-
-class ConfigurationError(ValueError):
-    """A run that cannot begin as asked; the message names what was found and what is allowed."""

@@ -46,7 +46,7 @@ class Unobserved:
 
     id: str
     """The check, the invariant or the fault."""
-    what: Literal["statement", "fault", "invariant"]
+    what: Literal["statement", "fault", "setting", "invariant"]
     need: Need
     reason: str
     """Why the need cannot be met here."""

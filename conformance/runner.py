@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import gc
-import inspect
-import logging
 import shutil
 import tempfile
 import time
@@ -17,17 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
-import conformance
-import mockserver
 from client.media import Prepared, ReferenceVoice
+from conformance.capture import captured_logs, client_tasks, context_of, side_of_finished
 from conformance.clients import builtin
 from conformance.clients.judging import subjects_of
-from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, side_of, tasks_of
+from conformance.clients.making import gives_up_after_s, make_client, unplayable
+from conformance.clients.scene import ClientRun, Scene
+from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, tasks_of
 from conformance.judgement import judge
 from conformance.judging import JudgeStage
-from conformance.observation import Observation, PendingTask, sample_facts, stack_of
+from conformance.observation import Observation
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
 from conformance.pool import freeze_once
@@ -41,12 +37,7 @@ from scenarios.model import Scenario
 
 RELEASE_S = 5.0
 """Loop time the client's tasks get to end after it returned and all seams were released."""
-WATCHDOG_EXTRA_S = 60.0
-"""Loop time beyond the client's own worst case until the watchdog fires."""
 STOP_S = 10.0
-_NOT_THE_CLIENTS = [
-    Path(inspect.getfile(module)).parent for module in (mockserver, conformance, aiohttp, asyncio)
-]
 
 
 def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
@@ -60,6 +51,9 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
         from conformance.probing.ask import run_probe
 
         return replace(run_probe(scenario, options), real_s=time.perf_counter() - started)
+    cannot = unplayable(scenario, options)
+    if cannot is not None:
+        return cannot
     with _workplace(scenario, options) as folder:
         try:
             observation = perform(scenario, options, folder, builtin.prepare(scenario, options))
@@ -81,7 +75,7 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
         return result
 
 
-OURS = ("answers", "media", "trace.ndjson")
+OURS = ("answers", "media", "trace.ndjson", "client.stdout", "client.stderr")
 """What a scenario leaves in its folder under `--out`; nothing else there is ever touched."""
 
 
@@ -119,13 +113,11 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
         deadlines=deadlines,
         prepared=prepared,
         out=folder / "answers",
-        watchdog_s=builtin.worst_case_s(scenario, deadlines, prepared) + WATCHDOG_EXTRA_S,
+        watchdog_s=gives_up_after_s(scenario, options, deadlines, prepared),
         abilities=options.abilities,
     )
     loop = make_loop(options.clock, tie_seed=options.tie_seed)
-    stage = _Stage(observation, options, voice, loop)
-    if stage.judge is not None:
-        observation.watchdog_s += stage.judge.worst_case_s
+    stage = _Stage(observation, options, voice, loop, folder)
     freeze_once()
     try:
         stage.play()
@@ -137,7 +129,7 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
             ]
         stuck = close_loop(loop)
         observation.harness_errors += [f"task would not end with the loop: {name}" for name in stuck]
-    observation.samples = sample_facts(observation)
+    stage.client.account()
     return observation
 
 
@@ -150,25 +142,44 @@ class _Stage:
         options: RunOptions,
         voice: ReferenceVoice,
         loop: VirtualLoop | RealLoop,
+        folder: Path,
     ) -> None:
         self.observation = observation
-        self.voice = voice
         self.loop = loop
         self.recorder = Recorder(loop.time, loop.time())
         observation.recorder = self.recorder
         self.journal = Journal()
-        self.wiring = Wiring(loop, self.recorder, builtin.current_attempt)
-        self.journal.sink = self.wiring.on_journal
         scenario = observation.scenario
-        self.server = mock.make_server(scenario, options.seed, self.journal, self.wiring.identify)
-        self.wiring.server = self.server
         self.judge: JudgeStage | None = None
         if scenario.judge is not None:
             subjects = subjects_of(scenario, observation.prepared, options, observation.out)
             self.judge = JudgeStage(scenario, scenario.judge, subjects, observation.out, self.recorder)
+        self.wiring = Wiring(loop, self.recorder)
+        self.journal.sink = self.wiring.on_journal
+        self.client: ClientRun = make_client(
+            Scene(
+                observation,
+                options,
+                folder,
+                voice,
+                loop,
+                self.recorder,
+                self.judge,
+                self.wiring.on_client_step,
+            )
+        )
+        self.wiring.client = self.client
+        sizes = [f.buffer_bytes for f in scenario.faults if isinstance(f, Buffered) and f.buffer_bytes]
+        self.small_bytes = min(sizes, default=None)
+        self.server = mock.make_server(
+            scenario, options.seed, self.journal, self.wiring.identify, self.client.listener(self.small_bytes)
+        )
+        self.wiring.server = self.server
+        if self.judge is not None:
+            self.judge.server.listener = self.client.listener(None)
         self.seams: list[Seam] = build_seams(
             scenario.faults,
-            SeamContext(builtin.current_attempt, self.wiring.on_seam, observation.out, loop.spend),
+            SeamContext(self.client.current_attempt, self.wiring.on_seam, observation.out, loop.spend),
         )
 
     def play(self) -> None:
@@ -176,13 +187,11 @@ class _Stage:
         loop = self.loop
         loop.set_exception_handler(self._on_loop_error)
         loop.on_connect = self.wiring.on_connect
-        buffered = [f for f in self.observation.scenario.faults if isinstance(f, Buffered)]
-        if sizes := [fault.buffer_bytes for fault in buffered if fault.buffer_bytes]:
-            loop.client_sndbuf_bytes = min(sizes)
+        loop.client_sndbuf_bytes = self.small_bytes
         if isinstance(loop, VirtualLoop):
             loop.on_livelock = self._on_livelock
             loop.on_near_miss = self.observation.near_miss
-        with _captured_logs(self.observation, self.recorder):
+        with captured_logs(self.observation, self.recorder):
             for seam in self.seams:
                 seam.install()
             try:
@@ -197,7 +206,7 @@ class _Stage:
                     seam.remove()
         self.observation.entries = self.journal.entries
         self.observation.connections = list(self.server.connections)
-        self.observation.judged = self.judge.facts() if self.judge is not None else None
+        self.observation.judged = self.judge.facts(self.observation.out) if self.judge is not None else None
         # By position in the scenario, then by connection: the order is the same in every run.
         self.observation.faults = sorted(
             [
@@ -235,10 +244,12 @@ class _Stage:
         gc.collect()  # so that what was never retrieved is told now and to this scenario
 
     async def _on_the_server(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        await self.loop.create_task(work, name=name, context=_context("server"))
+        await self.loop.create_task(work, name=name, context=context_of("server"))
 
     async def _perform(self) -> None:
-        client = self._start_client()
+        client = self.loop.create_task(
+            self.client.run(self.server.url), name="client", context=context_of("client")
+        )
         scenario = self.observation.scenario
         if scenario.client.cancel_at_s is not None:
             self.loop.call_later(scenario.client.cancel_at_s, client.cancel)
@@ -249,7 +260,7 @@ class _Stage:
             self._take_result(client)
         else:
             self.observation.watchdog_fired = True
-            self.observation.pending = self._client_tasks()
+            self.observation.pending = self.client.pending()
             self.observation.phase = self._phase()
             self.recorder.add(
                 "", "harness", "watchdog", {"pending": [t.name for t in self.observation.pending]}
@@ -262,31 +273,11 @@ class _Stage:
         if self.judge is not None:
             ends.append(("judge", self.judge.server.stop()))
         for name, end in ends:
-            stopping = self.loop.create_task(end, name=f"{name} stop", context=_context("server"))
+            stopping = self.loop.create_task(end, name=f"{name} stop", context=context_of("server"))
             if not (await asyncio.wait({stopping}, timeout=STOP_S))[0]:
                 self.observation.harness_errors.append(f"the {name} did not stop within {STOP_S:g} s")
 
-    def _start_client(self) -> asyncio.Task[Any]:
-        self.run = builtin.make_run(
-            self.server.url,
-            self.observation.scenario,
-            self.observation.prepared,
-            self.observation.deadlines,
-            self.voice,
-            self.observation.out,
-            self.wiring.on_client_step,
-        )
-        return self.loop.create_task(self._client(), name="client", context=_context("client"))
-
-    async def _client(self) -> None:
-        """The client's job: answers, then their evaluation where the scenario has a judge."""
-        await self.run.run()
-        if self.judge is not None:
-            self.loop.client_sndbuf_bytes = None  # small buffers are for sessions, never for the judge
-            await self.judge.evaluate()
-
     def _take_result(self, client: asyncio.Task[Any]) -> None:
-        self.observation.result = self.run.result
         if client.cancelled():
             if self.observation.scenario.client.cancel_at_s is None:
                 self.observation.client_error = asyncio.CancelledError(
@@ -307,7 +298,7 @@ class _Stage:
         if left:
             await asyncio.wait(left, timeout=RELEASE_S)
         if not self.observation.watchdog_fired:
-            self.observation.leaked = self._client_tasks()
+            self.observation.leaked = client_tasks(self.loop)
         if client.done() and not client.cancelled():
             client.exception()
 
@@ -316,76 +307,16 @@ class _Stage:
         phases = (r.data.get("name") for r in reversed(self.recorder.records) if r.what == "phase")
         return str(next(phases, ""))
 
-    def _client_tasks(self) -> list[PendingTask]:
-        return [PendingTask(task.get_name(), stack_of(task)) for task in tasks_of(self.loop, "client")]
-
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         told = f"{context.get('message', '')}: {error!r}" if error else str(context.get("message", ""))
         task = context.get("task") or context.get("future")
-        if (_side_of_finished(task) if isinstance(task, asyncio.Task) else SIDE.get()) == "client":
+        if (side_of_finished(task) if isinstance(task, asyncio.Task) else SIDE.get()) == "client":
             self.observation.loop_errors.append(told)
         else:
             self.observation.harness_errors.append(told)
 
     def _on_livelock(self, livelock: Any) -> None:
         self.observation.livelock = str(livelock)
-        self.observation.pending = self._client_tasks()
+        self.observation.pending = self.client.pending()
         self.loop.stop()
-
-
-def _side_of_finished(task: asyncio.Task[Any]) -> str:
-    """Whose task it was; one that the collector has found is in no registry any more, but its coroutine says."""
-    side = side_of(task)
-    code = getattr(task.get_coro(), "cr_code", None)
-    if side == "harness" and code is not None:
-        file = Path(code.co_filename)
-        if not any(file.is_relative_to(folder) for folder in _NOT_THE_CLIENTS):
-            return "client"
-    return side
-
-
-def _context(side: str) -> contextvars.Context:
-    context = contextvars.copy_context()
-    context.run(SIDE.set, side)  # type: ignore[arg-type]
-    return context
-
-
-class _LogCapture(logging.Handler):
-    """Keeps what the client logs, and takes server errors for errors of the harness."""
-
-    def __init__(self, observation: Observation, recorder: Recorder) -> None:
-        super().__init__(logging.INFO)
-        self.observation = observation
-        self.recorder = recorder
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.split(".")[0] in ("mockserver", "aiohttp"):
-            if record.levelno >= logging.ERROR:
-                told = record.getMessage()
-                if record.exc_info and record.exc_info[1] is not None:
-                    told += "".join(traceback.format_exception(record.exc_info[1]))
-                self.observation.harness_errors.append(f"{record.name}: {told}")
-            return
-        self.observation.logs.append(record)
-        self.recorder.add(
-            "", "client", "log", {"level": record.levelname, "message": record.getMessage()[:500]}
-        )
-
-
-@contextlib.contextmanager
-def _captured_logs(observation: Observation, recorder: Recorder) -> Iterator[None]:
-    capture = _LogCapture(observation, recorder)
-    loggers = [logging.getLogger(name) for name in ("client", "websockets", "aiohttp", "mockserver")]
-    before = [(logger.level, logger.propagate) for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(capture)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-    try:
-        yield
-    finally:
-        for logger, (level, propagate) in zip(loggers, before, strict=True):
-            logger.removeHandler(capture)
-            logger.setLevel(level)
-            logger.propagate = propagate

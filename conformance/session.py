@@ -100,6 +100,20 @@ def check_clock(options: RunOptions) -> None:
         raise ConfigurationError(f"{reason}; use --clock real")
 
 
+def ready_client(options: RunOptions) -> RunOptions:
+    """The options with what can be seen of the client; a module of others is loaded here, once for all scenarios.
+
+    Raises ConfigurationError: the module or its function cannot be used.
+    """
+    from conformance.clients.choice import abilities_of
+
+    if options.client.kind == "python":
+        from conformance.clients.python_module import load_entry
+
+        load_entry(options.client)
+    return replace(options, abilities=abilities_of(options.client))
+
+
 def check_outputs(out: Path | None, files: Sequence[Path]) -> None:
     """Raises ConfigurationError: a folder or file that cannot be written, before anything is spent; names it."""
     for file in files:
@@ -147,7 +161,7 @@ def run_all(
         seed=options.seed,
         target=target,
         clock=options.clock,
-        client="builtin",
+        client=options.client.told,
         real_s=time.perf_counter() - started,
         interrupted=interrupted,
         environment=environment(),
@@ -171,6 +185,7 @@ def execute(
     With `json_path` `-` the document goes to standard output and everything else to standard error.
     """
     check_clock(options)
+    options = ready_client(options)
     scenarios, skipped = choose(patterns, tags, options)
     files = [path for path in (json_path, junit_path, probes_path) if path is not None and str(path) != "-"]
     check_outputs(options.out, files)

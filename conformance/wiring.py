@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance.outcome import FaultReport
@@ -14,11 +14,10 @@ from scenarios.faults import Layer, StopReading
 from scenarios.model import Scenario
 
 if TYPE_CHECKING:
+    from conformance.clients.scene import Attempt, ClientRun
     from conformance.clock import RealLoop, VirtualLoop
     from mockserver.app import MockServer
     from mockserver.journal import Entry
-
-Attempt = tuple[str, str, int]
 
 
 def session_name(attempt: Attempt | None, connection: int | None = None) -> str:
@@ -35,12 +34,11 @@ class Wiring:
         self,
         loop: VirtualLoop | RealLoop,
         recorder: Recorder,
-        current_attempt: Callable[[], Attempt | None],
     ) -> None:
         self.server: MockServer | None = None
+        self.client: ClientRun | None = None
         self._loop = loop
         self._recorder = recorder
-        self._current_attempt = current_attempt
         self._attempts: dict[int, Attempt] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._names: dict[int, str] = {}
@@ -59,8 +57,13 @@ class Wiring:
 
     def identify(self, peer: tuple[str, int]) -> Attempt | None:
         """(split, id, attempt) of a connection by the client's address; asked once a connection, in their order."""
-        self._ports[len(self._ports) + 1] = peer[1]
-        return self._attempts.get(peer[1])
+        assert self.client is not None
+        number, port = len(self._ports) + 1, peer[1]
+        self._ports[number] = port
+        told = self._attempts.get(port) or self.client.nth_attempt(number)
+        if told is not None:
+            self._attempts[port] = told
+        return told
 
     def on_journal(self, entry: Entry) -> None:
         """Everything the server saw and did, as it happens."""
@@ -83,6 +86,10 @@ class Wiring:
             # Most of a run's records are acks that say the same: one mapping serves them all.
             told = self._shared.setdefault((step, fields["type"], fields["detail"]), told)
         self._recorder.add(session_name(self._current_attempt()), "client", step, told)
+
+    def _current_attempt(self) -> Attempt | None:
+        assert self.client is not None
+        return self.client.current_attempt()
 
     def _label(self, kind: str, name: str) -> str:
         label = self._labels.get((kind, name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -45,6 +46,8 @@ class MockServer:
         max_sessions: sessions at a time; None: as the profile says.
         identify: (split, id, attempt) of a connection by the client's address; None where it cannot tell.
         journal: where entries go; a new one where None.
+        listener: a bound socket to listen on, for clients in another network namespace; its buffers are its owner's
+            affair. Closed with the server. None: one of its own, on `host` and `port`.
     Raises ValueError: unknown profile, or a fault that the server does not play.
     """
 
@@ -61,6 +64,7 @@ class MockServer:
         max_sessions: int | None = None,
         identify: Identify | None = None,
         journal: Journal | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
         if profile not in PROFILES:
             raise ValueError(f"unknown profile {profile!r}; known: {', '.join(sorted(PROFILES))}")
@@ -74,6 +78,7 @@ class MockServer:
         self._seed = seed
         self._decision_s = decision_ms / 1000
         self._address = (host, port)
+        self._given = listener
         self._identify = identify
         limit = max_sessions if max_sessions is not None else self.profile.max_sessions
         self.slots = Slots(limit, self.profile.disconnect_grace_s)
@@ -109,7 +114,7 @@ class MockServer:
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S, handle_signals=False)
         await self._runner.setup()
-        listener = make_listener(self._address, self._armed.specs)
+        listener = self._given or make_listener(self._address, self._armed.specs)
         self._address = cast(tuple[str, int], listener.getsockname()[:2])
         await web.SockSite(self._runner, listener).start()
 

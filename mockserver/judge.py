@@ -80,6 +80,8 @@ class JudgeServer:
         self._address = (host, port)
         self._identify = identify
         self._sink = sink
+        self.listener: socket.socket | None = None
+        """A bound socket to listen on, set before the start; None: one of its own, on `host` and `port`."""
         self._runner: web.AppRunner | None = None
         self._released: asyncio.Event | None = None
 
@@ -104,6 +106,11 @@ class JudgeServer:
             app, access_log=None, shutdown_timeout=SHUTDOWN_S, handle_signals=False, handler_cancellation=True
         )
         await self._runner.setup()
+        listener = self.listener if self.listener is not None else self._bound()
+        self._address = cast(tuple[str, int], listener.getsockname()[:2])
+        await web.SockSite(self._runner, listener).start()
+
+    def _bound(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -113,8 +120,7 @@ class JudgeServer:
         except BaseException:
             listener.close()
             raise
-        self._address = cast(tuple[str, int], listener.getsockname()[:2])
-        await web.SockSite(self._runner, listener).start()
+        return listener
 
     async def stop(self) -> None:
         """Answer what is held, stop listening; a second call does nothing."""

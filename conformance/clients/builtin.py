@@ -15,6 +15,9 @@ from client.input_errors import DatasetError, MediaError
 from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
 from client.retry import ATTEMPT
 from client.run import Run, RunSettings
+from conformance.capture import client_tasks
+from conformance.clients.scene import Attempt, Scene
+from conformance.observation import PendingTask, sample_facts
 from conformance.options import ConfigurationError, RunOptions
 from scenarios.clips import make_frames, make_pcm
 from scenarios.model import Clip, SampleSpec, Scenario
@@ -22,11 +25,6 @@ from scenarios.model import Clip, SampleSpec, Scenario
 MODEL = "openbmb/MiniCPM-o-4_5"
 RUN_CLEAN_UP_S = 5.0
 """Loop time a run may take beside its attempts: locks, artifacts, the run result."""
-
-
-def current_attempt() -> tuple[str, str, int] | None:
-    """(split, id, attempt) of the running task, as the client itself says."""
-    return ATTEMPT.get()
 
 
 def deadlines_of(scenario: Scenario, options: RunOptions) -> Deadlines:
@@ -127,3 +125,49 @@ def make_run(
         defer_artifacts=scenario.client.defer_artifacts,
     )
     return Run(prepared, settings, observer=observer)
+
+
+class BuiltinRun:
+    """The shipped client in one performance."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._run: Run | None = None
+
+    def current_attempt(self) -> Attempt | None:
+        """As the client itself says."""
+        return ATTEMPT.get()
+
+    def nth_attempt(self, number: int) -> None:
+        """The client has said it when it connected."""
+
+    def listener(self, rcvbuf_bytes: int | None) -> None:
+        """Any will do."""
+
+    async def run(self, server_url: str) -> None:
+        """Answers, then their evaluation where the scenario has a judge."""
+        scene, observation = self._scene, self._scene.observation
+        self._run = make_run(
+            server_url,
+            observation.scenario,
+            observation.prepared,
+            observation.deadlines,
+            scene.voice,
+            observation.out,
+            scene.on_step,
+        )
+        await self._run.run()
+        if scene.judge is not None:
+            scene.loop.client_sndbuf_bytes = None  # small buffers are for sessions, never for the judge
+            await scene.judge.evaluate()
+
+    def pending(self) -> list[PendingTask]:
+        """Its tasks."""
+        return client_tasks(self._scene.loop)
+
+    def account(self) -> None:
+        """Files first, the run result for what no file says."""
+        observation = self._scene.observation
+        if self._run is not None and not observation.watchdog_fired:
+            observation.result = self._run.result
+        observation.samples = sample_facts(observation)

@@ -1,7 +1,8 @@
-"""Which client is under test: `builtin`, `python:MOD:FUNC` or `command:…`, as the command line says it (design.md 9)."""
+"""Which client is under test: `builtin`, `python:MOD:FUNC` or `command:…`, as on the command line (design.md 9)."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conformance.abilities import ALL, Abilities, Need
+from conformance.errors import ConfigurationError
 
 Kind = Literal["builtin", "python", "command"]
 
@@ -29,6 +31,7 @@ _FIELD = re.compile(r"\{([a-z_]+)\}")
 _FORMS = 'builtin, python:MOD:FUNC, command:"PROGRAM ARGUMENT …"'
 
 _NO_STEPS = "a client of others tells neither its steps nor its deadlines"
+_NO_SETTINGS = "a client of others cannot be told"
 _NO_SEAM = "a fault inside the client needs the client of this project"
 _OWN_WORDS = "a client of others logs in its own words"
 _NO_LOOP = "the client is a program of its own: its tasks cannot be seen"
@@ -39,8 +42,8 @@ NO_SOCKET = (
 """Why a stall cannot be shown with a program whose buffers nobody can make small."""
 
 
-class ClientError(ValueError):
-    """A client that cannot be used as asked; the message says what was found and what is allowed."""
+JOBS_IN_REAL_TIME = 8
+"""Programs at once: they wait most of their time, and share the processors while they start."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ BUILTIN = ClientChoice()
 def parse_client(text: str) -> ClientChoice:
     """What `--client` says.
 
-    Raises ClientError: none of the forms, no program of that name, or a field that is not known.
+    Raises ConfigurationError: none of the forms, no program of that name, or a field that is not known.
     """
     if text == "builtin":
         return BUILTIN
@@ -86,26 +89,28 @@ def parse_client(text: str) -> ClientChoice:
     if kind == "python":
         module, colon, function = rest.rpartition(":")
         if not colon or not module or not function.isidentifier():
-            raise ClientError(f"--client {text!r}: expected python:MOD:FUNC, such as python:lab/client.py:run")
+            raise ConfigurationError(
+                f"--client {text!r}: expected python:MOD:FUNC, such as python:lab/client.py:run"
+            )
         return ClientChoice("python", module=module, function=function)
     if kind == "command":
         return _command(text, rest)
-    raise ClientError(f"--client {text!r}: unknown; known: {_FORMS}")
+    raise ConfigurationError(f"--client {text!r}: unknown; known: {_FORMS}")
 
 
 def _command(text: str, line: str) -> ClientChoice:
     try:
         arguments = shlex.split(line)
     except ValueError as error:
-        raise ClientError(f"--client {text!r}: {error}") from error
+        raise ConfigurationError(f"--client {text!r}: {error}") from error
     if not arguments:
-        raise ClientError(f"--client {text!r}: no program; expected command:\"PROGRAM ARGUMENT …\"")
+        raise ConfigurationError(f'--client {text!r}: no program; expected command:"PROGRAM ARGUMENT …"')
     unknown = sorted({name for a in arguments for name in _FIELD.findall(a)} - set(FIELDS))
     if unknown:
         known = ", ".join(f"{{{name}}}" for name in FIELDS)
-        raise ClientError(f"--client {text!r}: {{{unknown[0]}}} is not known; known: {known}")
+        raise ConfigurationError(f"--client {text!r}: {{{unknown[0]}}} is not known; known: {known}")
     if "{" not in arguments[0] and shutil.which(arguments[0]) is None:
-        raise ClientError(f"--client {text!r}: no program {arguments[0]!r} on PATH or at that path")
+        raise ConfigurationError(f"--client {text!r}: no program {arguments[0]!r} on PATH or at that path")
     return ClientChoice("command", arguments=tuple(arguments))
 
 
@@ -114,5 +119,26 @@ def abilities_of(choice: ClientChoice) -> Abilities:
     where it holds."""
     if not choice.outside:
         return ALL
-    seen = ALL.without({Need.OBSERVER: _NO_STEPS, Need.SEAM: _NO_SEAM, Need.LOG: _OWN_WORDS})
+    seen = ALL.without(
+        {Need.OBSERVER: _NO_STEPS, Need.SEAM: _NO_SEAM, Need.LOG: _OWN_WORDS, Need.SETTINGS: _NO_SETTINGS}
+    )
     return seen.without({Need.LOOP: _NO_LOOP}) if choice.kind == "command" else seen
+
+
+def clock_of(choice: ClientChoice, asked: Literal["virtual", "real"] | None) -> Literal["virtual", "real"]:
+    """The clock of a run: that of the wall for a program, else what was asked for, else the virtual one.
+
+    Raises ConfigurationError: a program in virtual time.
+    """
+    if choice.kind != "command":
+        return asked or "virtual"
+    if asked == "virtual":
+        raise ConfigurationError(
+            "--clock virtual: a program keeps its own time; command: runs on the real clock"
+        )
+    return "real"
+
+
+def jobs_for(choice: ClientChoice) -> int:
+    """Scenarios at once where nothing is asked for."""
+    return JOBS_IN_REAL_TIME if choice.kind == "command" else os.cpu_count() or 1

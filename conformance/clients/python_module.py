@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.clients.choice import ClientChoice, ClientError
+from conformance.clients.choice import ClientChoice
+from conformance.errors import ConfigurationError
 
 PRIVATE = "_conformance_client"
 _OURS = ("client", "conformance", "mockserver", "scenarios", "tests")
@@ -27,7 +28,7 @@ def load_entry(choice: ClientChoice, folder: Path | None = None) -> Entry:
 
     Args:
         folder: where a dotted name begins; None: the current folder.
-    Raises ClientError: there is no such file or function, it is no coroutine function, or the module raised.
+    Raises ConfigurationError: there is no such file or function, it is no coroutine function, or the module raised.
 
     While the module is executed its own folder comes first on `sys.path`, and packages of that folder that are named
     as ours are its own; what it imports later, inside a function, finds ours. So a lab's module imports at its top.
@@ -38,11 +39,14 @@ def load_entry(choice: ClientChoice, folder: Path | None = None) -> Entry:
     if known is not None:
         return known
     module = _execute(file, top, choice.told)
-    entry = getattr(module, choice.function, None)
+    entry: Entry | None = getattr(module, choice.function, None)
     if entry is None:
-        raise ClientError(f"--client {choice.told}: {file} has no {choice.function!r}")
+        raise ConfigurationError(f"--client {choice.told}: {file} has no {choice.function!r}")
     if not inspect.iscoroutinefunction(entry):
-        raise ClientError(f"--client {choice.told}: {choice.function} is no `async def`; expected async def {choice.function}(job)")
+        raise ConfigurationError(
+            f"--client {choice.told}: in {file}, {choice.function} is no `async def`; "
+            f"expected async def {choice.function}(job)"
+        )
     _loaded[file, choice.function] = entry
     return entry
 
@@ -52,36 +56,39 @@ def find_module(name: str, root: Path) -> tuple[Path, Path]:
 
     Args:
         name: a path that ends in .py, or a dotted name below `root`.
-    Raises ClientError: there is no such file; the message names the places that were looked at.
+    Raises ConfigurationError: there is no such file; the message names the places that were looked at.
     """
     if name.endswith(".py"):
         file = (root / name).resolve()
         if not file.is_file():
-            raise ClientError(f"--client python:{name}: no file {file}")
+            raise ConfigurationError(f"--client python:{name}: no file {file}")
         return file, file.parent
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ClientError(f"--client python:{name}: expected a path to a .py file, or a dotted name")
+        raise ConfigurationError(f"--client python:{name}: expected a path to a .py file, or a dotted name")
     base = root.joinpath(*name.split("."))
     places = [base.with_suffix(".py"), base / "__init__.py"]
     for place in places:
         if place.is_file():
             return place.resolve(), root.resolve()
-    raise ClientError(f"--client python:{name}: no file {' or '.join(map(str, places))}")
+    raise ConfigurationError(f"--client python:{name}: no file {' or '.join(map(str, places))}")
 
 
 def _execute(file: Path, top: Path, told: str) -> Any:
     name = f"{PRIVATE}_{file.stem if file.stem != '__init__' else file.parent.name}"
     packaged = [str(file.parent)] if file.name == "__init__.py" else None
     spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=packaged)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with _imports_of(top):
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except Exception as error:  # a module of others may raise anything
             del sys.modules[name]
-            raise ClientError(f"--client {told}: {file} raised {type(error).__name__}: {error}") from error
+            raise ConfigurationError(
+                f"--client {told}: {file} raised {type(error).__name__}: {error}"
+            ) from error
     return module
 
 
@@ -89,9 +96,7 @@ def _execute(file: Path, top: Path, told: str) -> Any:
 def _imports_of(top: Path) -> Iterator[None]:
     """Imports begin in `top`; modules of ours whose names it uses itself are out of sight and come back untouched."""
     taken = [name for name in _OURS if (top / f"{name}.py").is_file() or (top / name).is_dir()]
-    hidden = {
-        name: module for name, module in sys.modules.items() if name.partition(".")[0] in taken
-    }
+    hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in taken}
     if any(Path(str(getattr(module, "__file__", ""))).is_relative_to(top) for module in hidden.values()):
         hidden = {}  # the folder is this project's own
     for name in hidden:

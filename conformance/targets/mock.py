@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 from mockserver.app import MockServer
@@ -20,6 +21,7 @@ def make_server(
     seed: int,
     journal: Journal,
     identify: Callable[[tuple[str, int]], tuple[str, str, int] | None] | None,
+    listener: socket.socket | None = None,
 ) -> MockServer:
     """A server scripted as the scenario says, not yet started.
 
@@ -28,6 +30,7 @@ def make_server(
         seed: of ids and jitter.
         journal: where the server writes what it saw and did.
         identify: names (split, id, attempt) of a connection by its peer address.
+        listener: a bound socket to listen on; None: one of its own.
     """
     return MockServer(
         profile=scenario.server.profile,
@@ -37,4 +40,5 @@ def make_server(
         decision_ms=scenario.server.decision_ms,
         identify=identify,
         journal=journal,
+        listener=listener,
     )

@@ -1,0 +1,87 @@
+"""What a performance shows beside the wire: logs, whose task it was, and where a task waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import logging
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+import conformance
+import mockserver
+from conformance.clock import SIDE, HookedLoop, side_of, tasks_of
+from conformance.observation import Observation, PendingTask, stack_of
+from conformance.trace import Recorder
+
+_NOT_THE_CLIENTS = [
+    Path(inspect.getfile(module)).parent for module in (mockserver, conformance, aiohttp, asyncio)
+]
+
+
+def side_of_finished(task: asyncio.Task[Any]) -> str:
+    """Whose task it was; one that the collector has found is in no registry any more, but its coroutine says."""
+    side = side_of(task)
+    code = getattr(task.get_coro(), "cr_code", None)
+    if side == "harness" and code is not None:
+        file = Path(code.co_filename)
+        if not any(file.is_relative_to(folder) for folder in _NOT_THE_CLIENTS):
+            return "client"
+    return side
+
+
+def context_of(side: str) -> contextvars.Context:
+    context = contextvars.copy_context()
+    context.run(SIDE.set, side)  # type: ignore[arg-type]
+    return context
+
+
+def client_tasks(loop: HookedLoop) -> list[PendingTask]:
+    """The client's tasks that are not done, with the frames they wait in."""
+    return [PendingTask(task.get_name(), stack_of(task)) for task in tasks_of(loop, "client")]
+
+
+class _LogCapture(logging.Handler):
+    """Keeps what the client logs, and takes server errors for errors of the harness."""
+
+    def __init__(self, observation: Observation, recorder: Recorder) -> None:
+        super().__init__(logging.INFO)
+        self.observation = observation
+        self.recorder = recorder
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.split(".")[0] in ("mockserver", "aiohttp"):
+            if record.levelno >= logging.ERROR:
+                told = record.getMessage()
+                if record.exc_info and record.exc_info[1] is not None:
+                    told += "".join(traceback.format_exception(record.exc_info[1]))
+                self.observation.harness_errors.append(f"{record.name}: {told}")
+            return
+        self.observation.logs.append(record)
+        self.recorder.add(
+            "", "client", "log", {"level": record.levelname, "message": record.getMessage()[:500]}
+        )
+
+
+@contextlib.contextmanager
+def captured_logs(observation: Observation, recorder: Recorder) -> Iterator[None]:
+    capture = _LogCapture(observation, recorder)
+    loggers = [logging.getLogger(name) for name in ("client", "websockets", "aiohttp", "mockserver")]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(capture)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(capture)
+            logger.setLevel(level)
+            logger.propagate = propagate

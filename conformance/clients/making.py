@@ -1,0 +1,76 @@
+"""The client under test for one scenario: made, or told why it cannot play it."""
+
+from __future__ import annotations
+
+from client.deadlines import Deadlines
+from client.media import Prepared
+from conformance.abilities import Need, fault_needs
+from conformance.clients import builtin, judging
+from conformance.clients.outside import REQUEST_S, OutsideRun, cannot_be_told
+from conformance.clients.scene import ClientRun, Scene
+from conformance.options import RunOptions
+from conformance.outcome import Outcome, ScenarioResult, Unobserved
+from scenarios.model import Scenario
+
+EXTRA_S = 60.0
+"""Loop time beyond the client's own worst case until the harness gives up on it."""
+CREATED_S = 20.0
+DRAIN_SLACK_S = 120.0
+TEARDOWN_S = 65.0
+"""What evaluation.md 4.3, 9 and 10 grant an attempt beside its clip."""
+JUDGED_S = 60.0
+"""Real seconds that a program gets to have one sample judged."""
+
+
+def make_client(scene: Scene) -> ClientRun:
+    """The client that the options ask for, ready to run."""
+    kind = scene.options.client.kind
+    if kind == "builtin":
+        return builtin.BuiltinRun(scene)
+    return OutsideRun(scene)
+
+
+def unplayable(scenario: Scenario, options: RunOptions) -> ScenarioResult | None:
+    """The result of a scenario that would show nothing about this client, without playing it; None: it can be played.
+
+    That is so where a fault cannot act on it, or where it would have to be told what only our own can be told.
+    """
+    blind = [
+        Unobserved(fault.name, "fault", need, options.abilities.why_not[need])
+        for fault in scenario.faults
+        if (need := options.abilities.missing(fault_needs(fault))) is not None
+    ]
+    if options.client.outside:
+        why = options.abilities.why_not.get(Need.SETTINGS, "")
+        blind += [Unobserved(setting, "setting", Need.SETTINGS, why) for setting in cannot_be_told(scenario)]
+    if not blind:
+        return None
+    return ScenarioResult(
+        id=scenario.id,
+        title=scenario.title,
+        requires=tuple(scenario.requires),
+        outcome=Outcome.NOT_OBSERVABLE,
+        reason="; ".join(dict.fromkeys(told.told() for told in blind)),
+        unobserved=tuple(blind),
+    )
+
+
+def gives_up_after_s(
+    scenario: Scenario, options: RunOptions, deadlines: Deadlines, prepared: list[Prepared]
+) -> float:
+    """Loop time after which a client that has not returned never will: two attempts a sample, the judging, and more.
+
+    A client of others has its own deadlines; in virtual time it gets those of evaluation.md, with the default
+    timeout of a request. On the real clock that would be half an hour a hang, so a program gets what its waits add
+    up to when each ends at the deadline of evaluation.md.
+    """
+    if options.client_deadline_s is not None:
+        return options.client_deadline_s
+    kind, samples = options.client.kind, len(prepared)
+    if kind == "command":
+        waits_s = [2 * (2 * p.video_duration_s + CREATED_S + DRAIN_SLACK_S + TEARDOWN_S) for p in prepared]
+        return sum(waits_s) + (JUDGED_S * samples if scenario.judge is not None else 0.0) + EXTRA_S
+    judged_s = judging.worst_case_s(scenario.judge, samples) if scenario.judge is not None else 0.0
+    if kind == "builtin":
+        return builtin.worst_case_s(scenario, deadlines, prepared) + judged_s + EXTRA_S
+    return samples * 2 * (REQUEST_S + TEARDOWN_S) + judged_s + EXTRA_S

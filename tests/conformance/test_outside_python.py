@@ -1,0 +1,164 @@
+"""`python:` clients in virtual time: what they are judged by, and what they cannot show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.clients.choice import ClientChoice, abilities_of
+from conformance.options import RunOptions
+from conformance.outcome import Outcome, ScenarioResult
+from conformance.runner import run_scenario
+from scenarios import load_catalogue
+
+HERE = Path(__file__).resolve().parent
+
+
+def options_for(module: str, function: str = "run", **more: Any) -> RunOptions:
+    """Run options for a client of others in a file."""
+    choice = ClientChoice("python", module=module, function=function)
+    return replace(RunOptions(client=choice, abilities=abilities_of(choice)), **more)
+
+
+SHIPPED = options_for(str(HERE / "shipped_as_outside.py"))
+CATALOGUE = {scenario.id: scenario for scenario in load_catalogue()}
+
+
+def play(scenario_id: str, options: RunOptions = SHIPPED) -> ScenarioResult:
+    """The result of one scenario of the catalogue."""
+    return run_scenario(CATALOGUE[scenario_id], options)
+
+
+@pytest.mark.parametrize(
+    "scenario_id",
+    [
+        "commit/stall-at-commit",
+        "stream/clean-residual[july]",
+        "close/never-closed[deferred]",
+        "retry/stall-twice",
+        "transport/session-expired[session-expired]",
+        "reply/split-character[grapheme]",
+    ],
+)
+def test_a_right_client_of_others_passes_what_it_can_show(scenario_id: str) -> None:
+    result = play(scenario_id)
+    assert (result.outcome, result.findings, result.reason) == (Outcome.PASS, (), "")
+
+
+@pytest.mark.parametrize(
+    ("scenario_id", "told"),
+    [
+        ("close/stubborn-close", "fault swallow_cancellation needs seam"),
+        ("ack/request-timeout-in-join", "setting client.deadlines.request_s needs settings"),
+        ("stream/as-fast-as-possible", "setting client.pace needs settings"),
+        ("retry/row-15[in-clip]", "setting client.cancel_at_s needs settings"),
+        ("teardown/stop-reading[july-commit]", "statement deadlines needs observer"),
+        ("run/mixed-outcomes", "setting the sample or attempt that"),
+    ],
+)
+def test_what_it_cannot_show_or_be_told_is_not_observable_with_the_reason(
+    scenario_id: str, told: str
+) -> None:
+    result = play(scenario_id)
+    assert result.outcome is Outcome.NOT_OBSERVABLE
+    assert told in result.reason
+
+
+def broken(tmp_path: Path, source: str, **more: Any) -> RunOptions:
+    """A client made of the shipped one and a mistake."""
+    file = tmp_path / "lab.py"
+    file.write_text(
+        f"import asyncio, json, sys\nfrom pathlib import Path\nsys.path.insert(0, {str(HERE)!r})\n"
+        f"from shipped_as_outside import run as shipped\n{source}"
+    )
+    return options_for(str(file), **more)
+
+
+CLEAN = "stream/clean-residual[july]"
+
+
+@pytest.mark.parametrize(
+    ("source", "finding"),
+    [
+        ("async def run(job):\n    await asyncio.Event().wait()\n", "unbounded-await"),
+        ("async def run(job):\n    raise RuntimeError('out of luck')\n", "client-crashed"),
+        (
+            "async def run(job):\n    await shipped(job)\n"
+            "    for f in Path(job.out).glob('*/*.meta.json'): f.unlink()\n",
+            "metadata-incomplete",
+        ),
+        (
+            "async def run(job):\n    await shipped(job)\n"
+            "    for f in Path(job.out).glob('*/1.json'): f.write_text('[{')\n",
+            "torn-artifact",
+        ),
+        (
+            "async def run(job):\n    await shipped(job)\n"
+            "    for f in Path(job.out).glob('*/1.json'): f.write_text('[]')\n",
+            "sample.text",
+        ),
+        (
+            "async def run(job):\n    await shipped(job)\n    asyncio.create_task(asyncio.sleep(99))\n",
+            "task-leak",
+        ),
+        (
+            "async def run(job):\n    await shipped(job)\n    "
+            "for f in Path(job.out).glob('*/1.json'): f.unlink()\n    await shipped(job)\n",
+            "sample.attempts",
+        ),
+    ],
+)
+def test_a_wrong_client_of_others_fails_by_name(tmp_path: Path, source: str, finding: str) -> None:
+    result = play(CLEAN, broken(tmp_path, source))
+    assert result.outcome is Outcome.FAIL
+    assert finding in [found.id for found in result.findings]
+
+
+def test_a_hang_tells_the_last_word_on_the_wire_and_the_command_that_plays_it_again(tmp_path: Path) -> None:
+    source = "async def run(job):\n    await shipped(job)\n    await asyncio.Event().wait()\n"
+    options = broken(tmp_path, source, client_deadline_s=30.0)
+    result = play(CLEAN, options)
+    (hang,) = [found for found in result.findings if found.id == "unbounded-await"]
+    assert hang.expected == "the client returns before the harness gives up on it (30 s)"
+    assert "last on the wire: its end was seen on connection 1" in hang.actual
+    assert any("lab.py" in line for line in hang.details)
+    assert f"--client python:{options.client.module}:run" in result.reproduce
+
+
+def test_answers_may_stand_in_one_run_folder(tmp_path: Path) -> None:
+    source = (
+        "from dataclasses import replace\nasync def run(job):\n"
+        "    await shipped(replace(job, out=str(Path(job.out) / 'run-20261129')))\n"
+    )
+    assert play(CLEAN, broken(tmp_path, source)).outcome is Outcome.PASS
+
+
+def test_what_a_client_says_in_its_own_words_is_not_compared(tmp_path: Path) -> None:
+    source = (
+        "async def run(job):\n    await shipped(job)\n"
+        "    for f in Path(job.out).glob('*/*.meta.json'):\n"
+        "        meta = json.loads(f.read_text())\n"
+        "        meta['close_timeout'] = meta['close_timeout'] and 'tiempo agotado'\n"
+        "        f.write_text(json.dumps(meta))\n"
+    )
+    assert play("close/never-closed[deferred]", broken(tmp_path, source)).outcome is Outcome.PASS
+
+
+def test_a_run_result_that_contradicts_the_files_fails(tmp_path: Path) -> None:
+    source = (
+        "async def run(job):\n    await shipped(job)\n"
+        "    f = Path(job.out) / 'run_result.json'\n    told = json.loads(f.read_text())\n"
+        "    told['duplex_retried_samples'] = 0\n    f.write_text(json.dumps(told))\n"
+    )
+    result = play("retry/stall-twice", broken(tmp_path, source))
+    assert "run.duplex_retried_samples" in [found.id for found in result.findings]
+
+
+def test_without_a_run_result_its_statements_are_not_observable(tmp_path: Path) -> None:
+    source = "async def run(job):\n    await shipped(job)\n    (Path(job.out) / 'run_result.json').unlink()\n"
+    result = play("retry/stall-twice", broken(tmp_path, source))
+    assert result.outcome is Outcome.NOT_OBSERVABLE
+    assert "the client wrote no run_result.json" in result.reason
