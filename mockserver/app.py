@@ -16,7 +16,7 @@ from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
 from mockserver.faults import FaultReport, FaultRun, FaultSet, check_played, make_fault
 from mockserver.journal import Journal
-from mockserver.profiles import PROFILES
+from mockserver.profiles import PROFILES, Profile
 from mockserver.replies import ReplySpec
 from mockserver.session import ServerSession
 from mockserver.upgrading import HeldUpgrade, ask_faults
@@ -36,11 +36,11 @@ class MockServer:
     """A fake full-duplex server.
 
     Args:
-        profile: a name of `mockserver.profiles.PROFILES`.
+        profile: a name of `mockserver.profiles.PROFILES`, or a profile of one's own.
         replies: what the scripted model says, the same in every session.
         faults: each connection gets fresh runs of those in whose scope it is.
         seed: of all ids; the same seed and the same client give the same journal.
-        decision_ms: model time a unit takes.
+        decision_ms: model time a unit takes, unless the profile's pace has a real-time factor.
         host: address to listen on.
         port: 0 takes a free one.
         max_sessions: sessions at a time; None: as the profile says.
@@ -54,7 +54,7 @@ class MockServer:
     def __init__(
         self,
         *,
-        profile: str,
+        profile: str | Profile,
         replies: Sequence[ReplySpec],
         faults: Sequence[FaultBase] = (),
         seed: int = 0,
@@ -66,11 +66,13 @@ class MockServer:
         journal: Journal | None = None,
         listener: socket.socket | None = None,
     ) -> None:
-        if profile not in PROFILES:
-            raise ValueError(f"unknown profile {profile!r}; known: {', '.join(sorted(PROFILES))}")
+        if isinstance(profile, str):
+            if profile not in PROFILES:
+                raise ValueError(f"unknown profile {profile!r}; known: {', '.join(sorted(PROFILES))}")
+            profile = PROFILES[profile]
         for spec in faults:
             check_played(spec)
-        self.profile = PROFILES[profile]
+        self.profile = profile
         self.journal = journal if journal is not None else Journal()
         self.connections: list[ConnectionInfo] = []
         self._replies = replies
@@ -193,6 +195,7 @@ class MockServer:
             ids=random.Random(f"{self._seed}/{who}"),
             decision_s=self._decision_s,
             slots=self.slots,
+            chance=random.Random(f"{self._seed}/{who}/pace"),
         )
         faults = self._armed.for_connection(info, who, lambda spec, chance: make_fault(spec, session, chance))
         return info, session, faults

@@ -41,6 +41,11 @@ class InputState:
     hints: list[str] = field(default_factory=list)
     commits: int = 0
 
+    @property
+    def padded(self) -> bool:
+        """What is appended now follows a commit and is no speech."""
+        return self.commits > 0 and not self.speech
+
     def forget(self) -> None:
         """A commit or a clear: the next append begins a new input."""
         self.heard = self.speech = False
@@ -160,6 +165,7 @@ def _commit(session: ServerSession, event: Event, now_s: float) -> None:
     if session.steps.queued_commits >= MAX_QUEUED_COMMITS:
         raise Refusal("input_backpressure", f"more than {MAX_QUEUED_COMMITS} queued commits", section="12.1")
     state.commits += 1
+    session.padding_listened = False
     told = {"session_id": session.id, "turn_id": session.turn_id, "epoch": session.epoch}
     silent = session.dialect.commit_declares_silence and event.get("is_speech") is False
     if (state.heard and not state.speech) or silent:

@@ -24,6 +24,8 @@ class Submission:
     """Digest of the attached frame."""
     forced_listen: bool
     epoch: int = 0
+    padded: bool = False
+    """Appended after a commit, without speech since."""
 
 
 class InputBuffer:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from mockserver.pace import Pace
+
+if TYPE_CHECKING:
+    from scenarios.model import ServerSpec
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class Dialect:
     """`resource_exhausted` names the limit, `input_backpressure` is a rate error, errors carry `retryable` (11)."""
     input_clock: bool
     """`extra_body.clock = "input"` is understood (6.7)."""
+    stages_on_request: bool
+    """`stage_metrics` come only where `extra_body.return_stage_metrics` asks for them (4.3)."""
 
 
 DIALECT_J = Dialect(
@@ -105,6 +112,7 @@ DIALECT_J = Dialect(
     echoes_ids=False,
     tells_limits=False,
     input_clock=False,
+    stages_on_request=False,
 )
 """July 2026 tree."""
 DIALECT_I = replace(
@@ -121,6 +129,7 @@ DIALECT_I = replace(
     raw_turn_event="turn.event",
     closed_reason="session_close",
     closed_event=False,
+    stages_on_request=True,
 )
 """Interim."""
 DIALECT_N = replace(
@@ -182,6 +191,14 @@ cadence: one chunk period after the last submission, and nothing is held back. n
 """
 
 
+PaddingListens = Literal["each", "first", "none"]
+"""Which padded units, appended without speech after a commit, are told with a `response.listen` of their own while no
+reply is open. each: every one (what the July server does). first: the first after a commit or a reply. none: none."""
+Metrics = Literal["stage", "request"]
+"""What replies tell of the engine. stage: `stage_metrics` (protocol.md 13.1). request: `response_request_metrics`
+(13.2)."""
+
+
 @dataclass(frozen=True)
 class Profile:
     """A server as it is met in the wild."""
@@ -201,6 +218,11 @@ class Profile:
     """Without lease activity for so long the engine expires a session (10.2)."""
     reaper_period_s: float = 5.0
     """How often the engine looks for sessions to expire (12.1)."""
+    pace: Pace = field(default_factory=Pace)
+    deltas_per_unit: int = 1
+    """Audio deltas into which a unit's audio is cut, back to back; the text rides with the first (7.4, 7.5)."""
+    listens_in_padding: PaddingListens = "each"
+    metrics: tuple[Metrics, ...] = ()
 
 
 PROFILES: Mapping[str, Profile] = {
@@ -211,11 +233,34 @@ PROFILES: Mapping[str, Profile] = {
         Profile("interim", DIALECT_I, "cadence", close_code=None),
         Profile("engine", DIALECT_N, "cadence", close_code=1000, close_tells_reason=True),
         Profile("input-clock", DIALECT_C, "cadence", close_code=1000, close_tells_reason=True),
+        Profile(
+            "below-real-time",
+            DIALECT_J,
+            "after-segment",
+            close_code=None,
+            pace=Pace(rtf=1.4, first_token_ms=400, jitter_ms=150),
+            metrics=("stage",),
+        ),
     )
 }
-"""Profiles by name. Scenarios use three of them.
+"""Profiles by name. Scenarios use four of them.
 
 july: the July 2026 tree. input-driven: the same names, but nothing except an append or a commit moves the model
 (protocol.md 16.5); it ends connections with a close frame. engine: engine-resident sessions, the newest general
-version. interim and input-clock: dialects I and C, to try a client by hand.
+version. below-real-time: the July tree on hardware that cannot keep up; a unit takes longer than it lasts, so that
+decisions and replies fall behind the input. interim and input-clock: dialects I and C, to try a client by hand.
 """
+
+
+def scripted(spec: ServerSpec) -> Profile:
+    """The profile that a scenario names, with what its `server` section puts in place of the profile's own."""
+    profile = PROFILES[spec.profile]
+    pace = {name: value for name, value in spec.pace if value is not None} if spec.pace is not None else {}
+    own = {
+        name: value
+        for name in ("deltas_per_unit", "listens_in_padding", "metrics", "max_sessions")
+        if (value := getattr(spec, name)) is not None
+    }
+    if "metrics" in own:
+        own["metrics"] = tuple(own["metrics"])
+    return replace(profile, pace=replace(profile.pace, **pace), **own)

@@ -7,8 +7,9 @@ from typing import Any
 
 from mockserver.audio import OUTPUT_RATE_HZ, tone
 from mockserver.conversation import Conversation, assistant_item
+from mockserver.engine_figures import EngineFigures, Spent, listening_stages, request_metrics
 from mockserver.playback import Ledger
-from mockserver.profiles import Dialect
+from mockserver.profiles import Dialect, Metrics
 from mockserver.wire import Event
 
 VLLM_OMNI: Event = {
@@ -20,12 +21,20 @@ VLLM_OMNI: Event = {
 }
 
 
-def listen(session_id: str, epoch: int, reason: str, *, turn_id: int, by_model: bool) -> Event:
-    """`response.listen` (protocol.md 7.1); only the model's own decision carries `model_listen`."""
+def listen(
+    session_id: str, epoch: int, reason: str, *, turn_id: int, by_model: bool, spent: Spent | None = None
+) -> Event:
+    """`response.listen` (protocol.md 7.1); only the model's own decision carries `model_listen`.
+
+    Args:
+        spent: on its unit, where stage metrics are told.
+    """
     metadata: Event = {"type": "response.listen", "session_id": session_id, "epoch": epoch, "reason": reason}
     if by_model:
         metadata["model_listen"] = True
         metadata["vllm_omni"] = {**VLLM_OMNI, "model_turn_id": turn_id}
+        if spent is not None:
+            metadata["vllm_omni"]["stage_metrics"] = listening_stages(spent)
     return {
         "type": "response.listen",
         "session_id": session_id,
@@ -46,11 +55,16 @@ class OpenResponse:
     dialect: Dialect
     conversation: Conversation
     ledger: Ledger
+    metrics: frozenset[Metrics] = frozenset()
+    """What it tells of the engine."""
     audio_ms: int = 0
     texts: list[str] = field(default_factory=list)
     _marks: list[Event] = field(default_factory=list)
     _last_delta: Event | None = None
     _audio_part: bool = False
+    _figures: EngineFigures = field(default_factory=EngineFigures)
+    _stages: Event = field(default_factory=dict)
+    _request: Event | None = None
 
     @property
     def item_id(self) -> str:
@@ -94,8 +108,32 @@ class OpenResponse:
         events.append({"type": "response.speak", **self._place, "metadata": metadata})
         return events
 
+    def unit(
+        self, text: str, audio_ms: int, *, end_of_turn: bool, pieces: int, spent: Spent | None
+    ) -> list[Event]:
+        """One unit's output; the text rides with its first audio delta (7.5).
+
+        Args:
+            pieces: audio deltas, at most one a millisecond.
+            spent: on the unit; needed where metrics are told.
+        """
+        if spent is not None and self.metrics:
+            if "request" in self.metrics and not self.audio_ms and not self.texts:
+                self._request = request_metrics(text, spent)
+            if "stage" in self.metrics:
+                self._figures.unit(text, audio_ms, spent)
+                self._stages = self._figures.stages()
+        if pieces == 1 or not audio_ms:
+            return self.deltas(text, audio_ms, end_of_turn=end_of_turn)
+        events: list[Event] = []
+        for number in range(pieces):
+            part_ms = audio_ms * (number + 1) // pieces - audio_ms * number // pieces
+            last = number + 1 == pieces
+            events += self.deltas(text if number == 0 else "", part_ms, end_of_turn=end_of_turn and last)
+        return events
+
     def deltas(self, text: str, audio_ms: int, *, end_of_turn: bool) -> list[Event]:
-        """One unit's output: an audio delta with its transcript delta, or a transcript delta alone (7.4, 7.5)."""
+        """An audio delta with its transcript delta, or a transcript delta alone (7.4, 7.5)."""
         events: list[Event] = []
         self._last_delta = None
         if text:
@@ -106,6 +144,10 @@ class OpenResponse:
             events.append(self._audio_delta(text, audio_ms, end_of_turn=end_of_turn))
         if text or audio_ms:
             events.append({"type": self.dialect.transcript_delta, **self._place, "delta": text})
+            if self._request is not None:  # on the first text and audio alone (13.2)
+                omni = {"response_request_metrics": self._request}
+                events[-1]["metadata"] = {"vllm_omni": omni}
+                self._request = None
         return events
 
     def done(self, status: str, details: Event | None, *, heard_ms: int | None = None) -> list[Event]:
@@ -158,7 +200,9 @@ class OpenResponse:
             # J repeats the first unit's mark on every delta although it calls the marks cumulative
             self._marks = [{"text_chars": len(text), "audio_end_ms": self.audio_ms}]
         playback = self.ledger.sent(self.id, self.audio_ms).told()
-        omni = {**VLLM_OMNI, "model_turn_id": self.turn_id, "stage_metrics": {}}
+        omni = {**VLLM_OMNI, "model_turn_id": self.turn_id, "stage_metrics": self._stages}
+        if self._request is not None:
+            omni["response_request_metrics"] = self._request
         sound = tone(audio_ms).text
         shared: dict[str, Any] = {
             "end_of_turn": end_of_turn,
@@ -192,13 +236,16 @@ class OpenResponse:
     def _closing_metadata(self, status: str) -> Event:
         if status == "completed" and self._last_delta is not None and self._last_delta["end_of_turn"]:
             return self._last_delta
-        return {
+        told: Event = {
             "type": "response.done",
             "session_id": self.session_id,
             "response_id": self.id,
             "epoch": self.epoch,
             "committed": status == "completed",
         }
+        if self._stages:
+            told["vllm_omni"] = {**VLLM_OMNI, "model_turn_id": self.turn_id, "stage_metrics": self._stages}
+        return told
 
     def _final_content(self, transcript: str, heard_ms: int | None) -> Event:
         if heard_ms is not None:

@@ -19,6 +19,7 @@ from mockserver.input_buffer import Submission
 from mockserver.input_clock import CLOCKED, InputClock
 from mockserver.lifetime import LEASE_EVENTS, Lifetime
 from mockserver.outbound import OUTPUT_HANDLERS
+from mockserver.pace import UnitTimes
 from mockserver.playback import Ledger
 from mockserver.profiles import Profile
 from mockserver.replies import Decision, ReplyScript, ReplySpec
@@ -57,7 +58,8 @@ class ServerSession:
         replies: what the scripted model says.
         query: of the URL (1.1).
         ids: source of every id.
-        decision_s: model time a unit takes.
+        decision_s: model time a unit takes, unless the profile's pace has a real-time factor.
+        chance: of the pace's jitter.
         slots: of the server; a session of its own where None.
     """
 
@@ -73,6 +75,7 @@ class ServerSession:
         ids: random.Random,
         decision_s: float,
         slots: Slots | None = None,
+        chance: random.Random | None = None,
     ) -> None:
         self.profile = profile
         self.dialect = profile.dialect
@@ -93,7 +96,7 @@ class ServerSession:
         self.strict = StrictReader(self.dialect)
         self.script = ReplyScript(replies)
         self.steps = StepLoop(
-            decision_s=decision_s,
+            times=UnitTimes(profile.pace, decision_s, chance if chance is not None else random.Random(0)),
             continuation=profile.continuation,
             decide=self._decide,
             forward=self._forward,
@@ -107,6 +110,8 @@ class ServerSession:
         self.now_s = 0.0
         """Loop time of what is being handled."""
         self.units_in_turn = 0
+        self.padding_listened = False
+        """A padded unit was told with a listen since the last commit or reply."""
         self.retimed = True
         """The time at which the session ends by itself may have come nearer; otherwise it only moves away."""
         self.ignored: frozenset[str] = frozenset()
@@ -253,6 +258,7 @@ class ServerSession:
         """A unit goes to the model; without the native lane or in turn mode it never gets there."""
         if self.config is not None and self.config.decides:
             submission.epoch = self.epoch
+            submission.padded = submission.cause == "append" and self.input.padded
             if self.clock is not None:
                 self.clock.submitted(submission)
             self.steps.submit(submission, now_s)

@@ -1,6 +1,6 @@
 """The step loop: units are decided one after another, decisions go out in order, silence continues an open reply.
 
-Time is passed in. The rules are protocol.md 6.2, 6.4, 6.5 and 6.6: the model takes a fixed time a unit. In both kinds
+Time is passed in. The rules are protocol.md 6.2, 6.4, 6.5 and 6.6; how long a unit takes is `pace.py`'s. In both kinds
 of continuation the server waits before it submits a unit of silence; the wait is not entered while samples are
 buffered. Its continuation is abandoned, not postponed, when an append was submitted in the meantime, when samples are
 buffered at its end, or when the reply it was for was cancelled.
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mockserver.input_buffer import UNIT_SAMPLES, Submission
+from mockserver.pace import UnitTimes
 from mockserver.profiles import Continuation
 from mockserver.replies import Decision
 
@@ -37,6 +38,24 @@ class Decided:
     index: int
     submission: Submission
     decision: Decision
+    took_s: float = 0.0
+    """Model time of the unit."""
+    since_s: float = 0.0
+    """Loop time at which the unit was submitted."""
+    first_token_s: float = 0.0
+    """What the first token of a reply took beyond it."""
+
+
+@dataclass(slots=True)
+class _Computing:
+    """A unit that the model is at, or that waits for those before it."""
+
+    due_s: float
+    submission: Submission
+    took_s: float
+    since_s: float
+    decided: Decided | None = None
+    """The model has decided, and the first token of the reply is not out yet."""
 
 
 @dataclass(slots=True)
@@ -53,7 +72,7 @@ class StepLoop:
     """Decides and forwards units.
 
     Args:
-        decision_s: model time a unit takes.
+        times: model time of each unit.
         continuation: when the server makes silence (protocol.md 6.5).
         decide: called once a unit in order, when its model time is over.
         forward: called once a decided unit in order; true when its turn goes on, so that silence would follow.
@@ -64,7 +83,7 @@ class StepLoop:
     def __init__(
         self,
         *,
-        decision_s: float,
+        times: UnitTimes,
         continuation: Continuation,
         decide: Callable[[int, Submission], Decision],
         forward: Callable[[Decided], bool],
@@ -72,14 +91,14 @@ class StepLoop:
         new_silence: Callable[[], Submission],
         withheld: Callable[[], None] = lambda: None,
     ) -> None:
-        self._decision_s = decision_s
+        self._times = times
         self.continuation = continuation
         self._decide = decide
         self._forward = forward
         self._input_waits = input_waits
         self._new_silence = new_silence
         self._withheld = withheld
-        self._computing: deque[tuple[float, Submission]] = deque()
+        self._computing: deque[_Computing] = deque()
         self._out: deque[Decided] = deque()
         self._free_at_s = 0.0
         self._wait: _Wait | None = None
@@ -94,14 +113,15 @@ class StepLoop:
         """Queue a unit behind those being computed."""
         self.submissions += 1
         self._submitted_s = now_s
-        self._free_at_s = max(self._free_at_s, now_s) + self._decision_s
-        self._computing.append((self._free_at_s, submission))
+        took_s = self._times.next_s()
+        self._free_at_s = max(self._free_at_s, now_s) + took_s
+        self._computing.append(_Computing(self._free_at_s, submission, took_s, now_s))
 
     def next_s(self) -> float | None:
         """When `advance` has something to do next; None: not before another submission."""
         if self._stopped:
             return None
-        decided_s = self._computing[0][0] if self._computing else None
+        decided_s = self._computing[0].due_s if self._computing else None
         waits_s = self._wait.until_s if self._wait else None
         if decided_s is None or waits_s is None:
             return waits_s if decided_s is None else decided_s
@@ -119,11 +139,8 @@ class StepLoop:
             before_input: something was read at this time, and is handled next.
         """
         while not self._stopped:
-            if self._computing and self._computing[0][0] <= now_s:
-                submission = self._computing.popleft()[1]
-                index = self.decided
-                self.decided += 1
-                self._out.append(Decided(index, submission, self._decide(index, submission)))
+            if self._computing and self._computing[0].due_s <= now_s:
+                self._computed(self._computing[0])
             elif self._wait is not None and (
                 self._wait.until_s < now_s or (self._wait.until_s == now_s and not before_input)
             ):
@@ -137,7 +154,7 @@ class StepLoop:
     @property
     def queued_commits(self) -> int:
         """Commits whose unit the model has not decided."""
-        return sum(submission.cause == "commit" for _, submission in self._computing)
+        return sum(unit.submission.cause == "commit" and unit.decided is None for unit in self._computing)
 
     def stop(self) -> None:
         """The session is over: undecided and unsent units are dropped without an event (protocol.md 3.3)."""
@@ -146,6 +163,25 @@ class StepLoop:
     def release(self) -> None:
         """The reply that a wait was for is gone: what waits behind it goes out at the next `advance`."""
         self._wait = None
+
+    def _computed(self, unit: _Computing) -> None:
+        """The first of the units being computed is due: decided, or out where only its first token was awaited."""
+        decided = unit.decided
+        if decided is None:
+            index = self.decided
+            self.decided += 1
+            decision = self._decide(index, unit.submission)
+            decided = Decided(index, unit.submission, decision, unit.took_s, unit.since_s)
+            late_s = self._times.first_token_s
+            if late_s and decision.starts:
+                decided.first_token_s = late_s
+                unit.decided = decided
+                self._free_at_s += late_s
+                for waiting in self._computing:
+                    waiting.due_s += late_s
+                return
+        self._computing.popleft()
+        self._out.append(decided)
 
     def _continue(self, now_s: float) -> None:
         """A speaking segment ended and its turn goes on."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mockserver.engine_figures import Spent
 from mockserver.input_buffer import Submission
+from mockserver.profiles import Metrics
 from mockserver.replies import Decision
 from mockserver.responses import OpenResponse, listen
 from mockserver.steploop import Decided
@@ -40,7 +42,9 @@ def forward(session: ServerSession, unit: Decided) -> bool:
     if decision.kind == "listen":
         if session.response is not None:
             return session.dialect.listen_continues
-        tell_listen(session, "model_listen")
+        if _tells_listen(session, unit.submission):
+            spent = _spent(session, unit) if "stage" in _metrics(session) else None
+            tell_listen(session, "model_listen", spent=spent)
         return False
     if decision.starts and session.response is not None:
         finish(session, "completed", None)
@@ -48,7 +52,15 @@ def forward(session: ServerSession, unit: Decided) -> bool:
         if session.response is None:
             _open(session)
         assert session.response is not None
-        session.emit_all(session.response.deltas(decision.text, decision.audio_ms, end_of_turn=decision.ends))
+        session.emit_all(
+            session.response.unit(
+                decision.text,
+                decision.audio_ms,
+                end_of_turn=decision.ends,
+                pieces=session.profile.deltas_per_unit,
+                spent=_spent(session, unit) if session.response.metrics else None,
+            )
+        )
     if not decision.ends:
         return True
     if session.response is None:
@@ -64,9 +76,13 @@ def forward(session: ServerSession, unit: Decided) -> bool:
     return False
 
 
-def tell_listen(session: ServerSession, reason: str, *, by_model: bool = True) -> None:
-    """`response.listen` goes out."""
-    session.emit(listen(session.id, session.epoch, reason, turn_id=session.turn_id, by_model=by_model))
+def tell_listen(
+    session: ServerSession, reason: str, *, by_model: bool = True, spent: Spent | None = None
+) -> None:
+    """`response.listen` goes out, with stage metrics where `spent` is given."""
+    session.emit(
+        listen(session.id, session.epoch, reason, turn_id=session.turn_id, by_model=by_model, spent=spent)
+    )
 
 
 def silence_withheld(session: ServerSession) -> None:
@@ -82,6 +98,7 @@ def finish(session: ServerSession, status: str, reason: str | None, *, heard_ms:
     details = None if reason is None else {"type": status, "reason": reason}
     session.emit_all(response.done(status, details, heard_ms=heard_ms))
     session.finished[response.id] = session.conversation.committed
+    session.padding_listened = False
     session.response = None
 
 
@@ -124,5 +141,35 @@ def _open(session: ServerSession) -> None:
         session.dialect,
         session.conversation,
         session.ledger,
+        _metrics(session),
     )
     session.emit_all(session.response.created())
+
+
+def _metrics(session: ServerSession) -> frozenset[Metrics]:
+    """What this session's replies tell of the engine (4.3, 13)."""
+    metrics = session.profile.metrics
+    if not metrics:
+        return frozenset()
+    assert session.config is not None
+    asked = session.config.extra.get("return_stage_metrics") is True
+    untold = session.dialect.stages_on_request and not asked
+    return frozenset(name for name in metrics if not (name == "stage" and untold))
+
+
+def _spent(session: ServerSession, unit: Decided) -> Spent:
+    """The model time behind a unit that is told now."""
+    return Spent(
+        waited_ms=(session.now_s - unit.since_s) * 1000,
+        first_token_ms=unit.first_token_s * 1000,
+        unit_ms=unit.took_s * 1000,
+    )
+
+
+def _tells_listen(session: ServerSession, submission: Submission) -> bool:
+    """Whether the profile tells a unit on which the model listens, no reply being open."""
+    which = session.profile.listens_in_padding
+    if which == "each" or not submission.padded:
+        return True
+    told, session.padding_listened = session.padding_listened, True
+    return which == "first" and not told

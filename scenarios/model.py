@@ -24,9 +24,10 @@ from scenarios.rules import (
     reply_rules,
     requirement,
     run_rules,
+    server_rules,
 )
 
-ProfileName = Literal["july", "input-driven", "engine"]
+ProfileName = Literal["july", "input-driven", "engine", "below-real-time"]
 CloseKind = Literal["clean", "by_peer", "forced", "lost", "none"]
 """How a session's connection ended.
 
@@ -115,17 +116,44 @@ class Reply(Strict):
         return self
 
 
+class PaceSpec(Strict):
+    """How fast the model is. A key that is absent is the profile's."""
+
+    rtf: Annotated[float, Field(ge=0.4, le=2)] | None = None
+    """Real-time factor: seconds of model time for one second of input and of the reply made from it; above 1 the server
+    falls behind. Takes the place of `decision_ms`."""
+    first_token_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
+    """Milliseconds that the first unit of each reply takes beyond its unit's time."""
+    jitter_ms: Annotated[int, Field(ge=0, le=5000)] | None = None
+    """Milliseconds that each unit takes longer or shorter at most, by the seed."""
+
+
 class ServerSpec(Strict):
-    """The scripted server."""
+    """The scripted server. Its profile says how it behaves; the keys below `decision_ms` change that."""
 
     profile: ProfileName = "july"
+    """A server as it is met in the wild: its dialect, its silence, its pace."""
     reply: list[Reply] = []
+    """What the model says."""
     decision_ms: Annotated[int, Field(ge=0)] = 50
-    """Model time a unit takes."""
+    """Model time a unit takes in milliseconds, where the pace has no `rtf`."""
+    pace: PaceSpec | None = None
+    """How fast the model is."""
+    deltas_per_unit: Annotated[int, Field(ge=1, le=8)] | None = None
+    """Audio deltas into which a unit's audio is cut, each with a transcript delta; the first has the text."""
+    listens_in_padding: Literal["each", "first", "none"] | None = None
+    """Which units appended without speech after a commit are told with a `response.listen` while no reply is open:
+    each; the first after a commit or a reply; none."""
+    metrics: Annotated[list[Literal["stage", "request"]], AfterValidator(distinct)] | None = None
+    """What replies tell of the engine: `stage` metrics (protocol.md 13.1; of `engine` only to a client that asks), and
+    `request` metrics (13.2; `engine` alone has them)."""
+    max_sessions: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Sessions at a time; more are refused with `resource_exhausted`."""
 
     @model_validator(mode="after")
-    def _replies_follow_each_other(self) -> Self:
+    def _possible(self) -> Self:
         hold(reply_rules(self.reply))
+        hold(server_rules(self))
         return self
 
 

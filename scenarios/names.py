@@ -274,3 +274,9 @@ TRACE_KEYS: frozenset[str] = frozenset(
     }
 )
 """Keys of a line of the judge's trace (evaluation.md 16.8)."""
+
+PACED_PROFILES: frozenset[str] = frozenset({"below-real-time"})
+"""Profiles whose pace has a real-time factor, so that `decision_ms` would say nothing."""
+
+REQUEST_METRICS_PROFILES: frozenset[str] = frozenset({"engine"})
+"""Profiles of a dialect that has `response_request_metrics` (protocol.md 13.2)."""

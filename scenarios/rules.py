@@ -8,11 +8,20 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scenarios.errors import Broken, impossible, known, shown
-from scenarios.names import DEADLINES, DIAGNOSTIC_KEYS, MATCHER_KEYS, METADATA_KEYS, REQUIREMENTS, RUN_KEYS
+from scenarios.names import (
+    DEADLINES,
+    DIAGNOSTIC_KEYS,
+    MATCHER_KEYS,
+    METADATA_KEYS,
+    PACED_PROFILES,
+    REQUEST_METRICS_PROFILES,
+    REQUIREMENTS,
+    RUN_KEYS,
+)
 
 if TYPE_CHECKING:
     from scenarios.faults import FaultBase
-    from scenarios.model import Clip, Expect, Reply
+    from scenarios.model import Clip, Expect, Reply, ServerSpec
 
 SINGLE_SAMPLE_ID = "1"
 """Id of the only sample of a scenario whose `clip` is made from the seed."""
@@ -79,6 +88,27 @@ def reply_rules(replies: list[Reply]) -> Iterable[Broken]:
         elif reply.starts_at_unit < free:
             found = f"{reply.starts_at_unit}, before the previous reply has ended"
             yield Broken(("reply", index, "starts_at_unit"), found, f"a unit >= {free}")
+
+
+def server_rules(server: ServerSpec) -> Iterable[Broken]:
+    """The keys that change a profile fit it and each other."""
+    given = server.model_fields_set
+    paced = server.pace is not None and server.pace.rtf is not None
+    if "decision_ms" in given and (paced or server.profile in PACED_PROFILES):
+        found = (
+            "given beside a real-time factor" if paced else f"given to {server.profile!r}, which has its own"
+        )
+        yield Broken(("decision_ms",), found, "leave it out, or give `pace.rtf` alone")
+    if server.pace is not None and not server.pace.model_fields_set:
+        yield Broken(("pace",), "an empty mapping", "rtf, first_token_ms, jitter_ms")
+    if "request" in (server.metrics or ()) and server.profile not in REQUEST_METRICS_PROFILES:
+        allowed = f"stage, or a profile that has them: {', '.join(sorted(REQUEST_METRICS_PROFILES))}"
+        yield Broken(("metrics",), f"request metrics, which {server.profile!r} does not know", allowed)
+    pieces = server.deltas_per_unit or 1
+    for index, reply in enumerate(server.reply):
+        if 0 < reply.audio_ms < pieces:
+            found = f"{reply.audio_ms}, cut into {pieces} deltas"
+            yield Broken(("reply", index, "audio_ms"), found, f"0, or at least {pieces}")
 
 
 def requirement(name: str) -> str:

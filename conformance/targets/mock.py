@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mockserver.app import MockServer
 from mockserver.journal import Journal
+from mockserver.profiles import scripted
 from scenarios.faults import FaultBase, Layer
 from scenarios.model import Scenario
 
@@ -33,7 +34,7 @@ def make_server(
         listener: a bound socket to listen on; None: one of its own.
     """
     return MockServer(
-        profile=scenario.server.profile,
+        profile=scripted(scenario.server),
         replies=scenario.server.reply,
         faults=server_faults(scenario),
         seed=seed,

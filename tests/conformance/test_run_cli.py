@@ -75,7 +75,7 @@ def test_a_failing_scenario_is_told_in_full_and_ends_with_code_1(cli: CliRunner,
         (["run", CLEAN, "--ref-audio", "/nowhere/voice.wav"], "/nowhere/voice.wav"),
         (["show", "no/such"], "no/such"),
         (["defects", "no-such-defect"], "no defect 'no-such-defect'; known: ack-"),
-        (["serve", "--profile", "august"], "known: engine, input-"),
+        (["serve", "--profile", "august"], "known: below-real-time, engine, input-"),
         (["serve", "--host", "0.0.0.0"], "only loopback addresses are served"),
         (["serve", "--scenario", "no/such"], "no/such"),
         (

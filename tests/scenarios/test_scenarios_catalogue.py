@@ -79,10 +79,10 @@ def test_every_fault_is_used_by_a_scenario(catalogue: list[Scenario]) -> None:
 
 
 def test_clips_are_short_enough_to_run_quickly(catalogue: list[Scenario]) -> None:
-    """A reminder's ten seconds, from end to end, do not fit into a short one."""
+    """A reminder's ten seconds, from end to end, do not fit into a short one; falling behind takes time as well."""
     made = [(s.id.split("[")[0], spec.clip.seconds or 0) for s in catalogue for spec in s.specs]
 
-    assert {name for name, seconds in made if seconds > 6} == {"judge/reminder-ends"}
+    assert {name for name, seconds in made if seconds > 6} == {"judge/reminder-ends", "pace/below-real-time"}
     assert max(seconds for _, seconds in made) <= 15
 
 

@@ -133,8 +133,54 @@ TABLE = {
         "server: {profile: juli}",
         "server.profile",
         "'juli'",
-        "one of 'july', 'input-driven' or 'engine'",
+        "one of 'july', 'input-driven', 'engine' or 'below-real-time'",
     ),
+    "pace below its range": Wrong(
+        "server", "server: {pace: {rtf: 0.3}}", "server.pace.rtf", "0.3", "at least 0.4"
+    ),
+    "pace above its range": Wrong("server", "server: {pace: {rtf: 3}}", "server.pace.rtf", "3", "at most 2"),
+    "pace with an unknown key": Wrong(
+        "server",
+        "server: {pace: {first_token_s: 1}}",
+        "server.pace.first_token_s",
+        "unknown key",
+        "first_token_ms",
+    ),
+    "pace of nothing": Wrong(
+        "server", "server: {pace: {}}", "server.pace", "an empty mapping", "rtf, first_token_ms, jitter_ms"
+    ),
+    "fixed time beside a factor": Wrong(
+        "server",
+        "server: {decision_ms: 50, pace: {rtf: 1}}",
+        "server.decision_ms",
+        "beside a real-time factor",
+        "leave it out",
+    ),
+    "fixed time for a paced profile": Wrong(
+        "server",
+        "server: {profile: below-real-time, decision_ms: 50}",
+        "server.decision_ms",
+        "'below-real-time', which has its own",
+        "leave it out",
+    ),
+    "jitter of half a millisecond": Wrong(
+        "server", "server: {pace: {jitter_ms: 0.5}}", "server.pace.jitter_ms", "0.5", "a whole number"
+    ),
+    "metrics that July lacks": Wrong(
+        "server",
+        "server: {metrics: [request]}",
+        "server.metrics",
+        "request metrics, which 'july' does not know",
+        "engine",
+    ),
+    "more deltas than milliseconds": Wrong(
+        "server",
+        "server: {deltas_per_unit: 4, reply: [{starts_at_unit: 0, units: 1, text: x, audio_ms: 3}]}",
+        "server.reply[0].audio_ms",
+        "3, cut into 4 deltas",
+        "at least 4",
+    ),
+    "no slot at all": Wrong("server", "server: {max_sessions: 0}", "server.max_sessions", "0", "at least 1"),
     "reply inside a reply": Wrong(
         "server",
         "server: {reply: [{starts_at_unit: 1, units: 2, text: a}, {starts_at_unit: 2, units: 1, text: b}]}",
