@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mockserver import turns
+from mockserver import endings, turns
 from mockserver.inbound import Handler, append, commit, input_cancel
 from mockserver.wire import Event, Refusal, must_echo, told_value
 
@@ -284,7 +284,7 @@ def session_close(session: ServerSession, event: Event, now_s: float) -> None:
     """`session.close` (10.1); where the reason of a close is told, the client may give one."""
     reason = event.get("reason")
     own = isinstance(reason, str) and reason and session.dialect.closed_reason is not None
-    session.close("client_close", told_reason=str(reason) if own else None)
+    endings.close(session, "client_close", told_reason=str(reason) if own else None)
 
 
 OUTPUT_HANDLERS: Mapping[str, Handler] = {

@@ -67,6 +67,8 @@ class Dialect:
     """Reason that `session.closed` gives at its top level for a normal close; None: none there, data under `event`."""
     closed_event: bool
     """`session.closed` has its data under `event`."""
+    tells_shutdown: bool
+    """`session.closed` with the reason `shutdown` precedes the end of the connection when the server stops (10.2)."""
     tells_idle: bool
     """An idle session is closed with `session.closed`; otherwise the socket is dropped without an event."""
     echoes_ids: bool
@@ -108,6 +110,7 @@ DIALECT_J = Dialect(
     cancels_on_close=True,
     closed_reason=None,
     closed_event=True,
+    tells_shutdown=False,
     tells_idle=True,
     echoes_ids=False,
     tells_limits=False,
@@ -154,6 +157,7 @@ DIALECT_N = replace(
     cancels_on_close=False,
     closed_reason="client_close",
     closed_event=True,
+    tells_shutdown=True,
     tells_idle=False,
     echoes_ids=True,
     tells_limits=True,

@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from mockserver import directing, opening, turns
+from mockserver import directing, endings, opening, turns
 from mockserver.admission import Slots
 from mockserver.capabilities import Config
 from mockserver.conversation import Conversation
@@ -179,6 +179,12 @@ class ServerSession:
             self.slots.lost(self, now_s)
         return self._taken()
 
+    def shut_down(self, now_s: float) -> list[Output]:
+        """The server shuts down (10.2)."""
+        self.now_s = now_s
+        endings.with_the_server(self)
+        return self._taken()
+
     def next_timer_s(self) -> float | None:
         """When `on_timer` must be called next; None: not before something was read."""
         if self.state == "closed":
@@ -208,7 +214,7 @@ class ServerSession:
         elif self.state != "closed":
             self._step(now_s)
             if self.state == "open" and self.config:
-                self._end_in_time(self._lifetime.over(now_s, self.config.idle_timeout_s))
+                endings.by_the_clock(self, self._lifetime.over(now_s, self.config.idle_timeout_s))
         return self._taken()
 
     def stamp(self, send: Send) -> Event:
@@ -263,34 +269,17 @@ class ServerSession:
                 self.clock.submitted(submission)
             self.steps.submit(submission, now_s)
 
-    def close(self, reason: str, *, told_reason: str | None = None) -> None:
-        """The session ends: an open response first, then `session.closed`, then the connection (10.1).
-
-        Args:
-            reason: why.
-            told_reason: what the client is told, where that is not a normal close, or the client's own word.
-        """
-        self.steps.stop()
-        dialect = self.dialect
-        if self.response is not None and dialect.cancels_on_close:
-            turns.cancel(self, "session_close" if told_reason is None else reason)
-        if self.clock is not None:
-            self.emit_all(self.clock.torn_down())
-        inner: Event = {"type": "session.closed", "session_id": self.id}
-        told = told_reason or dialect.closed_reason
-        if told is not None:
-            inner["reason"] = told
-        event: Event = {"type": "session.closed"} if dialect.closed_reason is None else dict(inner)
-        if dialect.closed_event:
-            event["event"] = inner
-        self.emit(event)
-        self.end(told_reason or reason)
-
     def end(self, reason: str, *, code: int | None = None) -> None:
         """The connection ends behind what was sent, and with it the session."""
         self._stop()
         self.slots.free(self)
         self._out.append(End(code or self.profile.close_code, reason, told=self.profile.close_tells_reason))
+
+    def drop(self, reason: str) -> None:
+        """The socket ends without an event, as if it had been lost: the slot is kept for the grace."""
+        self._stop()
+        self.slots.lost(self, self.now_s)
+        self._out.append(End(None, reason))
 
     def refuse(self, refusal: Refusal, event: Event) -> None:
         """A client event is answered with an `error` (11); in the handshake some of them end the connection."""
@@ -361,20 +350,6 @@ class ServerSession:
     def _refuse_handler(self) -> None:
         self.emit(flat_error("unsupported", "realtime duplex is not enabled for this URL"), sequenced=False)
         self.end("unsupported")
-
-    def _end_in_time(self, why: Literal["idle", "expired"] | None) -> None:
-        if why == "expired":
-            event: Event = {"type": "session.expired", "session_id": self.id}
-            if self.dialect.incarnation:
-                event["incarnation"] = 0
-            self.emit({**event, "reason": "idle_ttl_expired"}, sequenced=False)
-            self.end("idle_ttl_expired", code=1000)
-        elif why == "idle" and self.dialect.tells_idle:
-            self.close("timeout", told_reason="timeout")
-        elif why == "idle":
-            self._stop()
-            self.slots.lost(self, self.now_s)  # as if the client had gone
-            self._out.append(End(None, "timeout"))
 
     def _stop(self) -> None:
         self.state = "closed"
