@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from conformance.abilities import Need
 from conformance.checks import Told, matches
 from conformance.checks_judge import judge_ledger
+from conformance.invariants_attempts import ATTEMPT_INVARIANTS
 from conformance.invariants_base import Invariant, invariant
+from conformance.invariants_left import LEFT_INVARIANTS, WARNINGS
 from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS, UNIT_MS
 from conformance.observation import Observation, PendingTask
 from conformance.outcome import Finding, Unobserved
@@ -79,21 +81,6 @@ def _longest_wait(observation: Observation) -> str:
     }
     name, seconds = covering.get(phase, ("request_s", deadlines.request_s))
     return f"{name} ({seconds:g} s), in phase {phase or 'unknown'}"
-
-
-def torn_artifact(observation: Observation) -> Iterator[Finding]:
-    """Every file that the client has published parses."""
-    for facts in observation.samples:
-        if facts.torn:
-            yield Finding("torn-artifact", ("R20",), "every artifact parses", facts.torn, facts.name)
-
-
-def more_than_two_attempts(observation: Observation) -> Iterator[Finding]:
-    """A sample costs at most two sessions."""
-    for facts in observation.samples:
-        if facts.attempts > 2:
-            told = f"{facts.attempts} connections"
-            yield Finding("more-than-two-attempts", ("R26",), "at most two attempts", told, facts.name)
 
 
 def sample_conservation(observation: Observation) -> Iterator[Finding]:
@@ -255,15 +242,15 @@ def append_before_commit(observation: Observation) -> Iterator[Finding]:
 
 INVARIANTS: tuple[Invariant, ...] = (
     invariant(unbounded_await),
-    invariant(torn_artifact, Need.FILES),
     invariant(sample_conservation, Need.FILES, Need.WIRE),
-    invariant(more_than_two_attempts, Need.WIRE),
+    *ATTEMPT_INVARIANTS,
     invariant(task_leak, Need.LOOP),
     invariant(exception_never_retrieved, Need.LOOP),
     invariant(log_error, Need.LOG),
     invariant(wire_violation, Need.WIRE),
     invariant(append_before_commit, Need.WIRE),
     *STREAM_INVARIANTS,
+    *LEFT_INVARIANTS,
     invariant(
         judge_ledger,
         Need.JUDGE,
@@ -282,7 +269,16 @@ INVARIANTS: tuple[Invariant, ...] = (
 
 def check_invariants(observation: Observation) -> Iterator[Told]:
     """Findings of every invariant; what cannot be seen here is told as unobserved."""
-    for one in INVARIANTS:
+    yield from _all(INVARIANTS, observation)
+
+
+def check_warnings(observation: Observation) -> Iterator[Told]:
+    """What a reader should know and what fails nothing."""
+    yield from _all(WARNINGS, observation)
+
+
+def _all(invariants: Iterable[Invariant], observation: Observation) -> Iterator[Told]:
+    for one in invariants:
         need = observation.abilities.missing(one.needs)
         if need is None:
             yield from one.check(observation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from conformance.abilities import Need
@@ -206,12 +207,66 @@ def padding_off_beat(observation: Observation) -> Iterator[Finding]:
                 return
 
 
+def padding_after_settle(observation: Observation) -> Iterator[Finding]:
+    """Once the residual is decided and every reply done nothing is padded any more, unless a new reply opens.
+
+    Only where the client got what the server sent, and in time: no fault changed or delayed its events.
+    """
+    altered = {
+        r.connection for r in observation.faults if FAULTS[r.name].layer not in (Layer.SEAM, Layer.JUDGE)
+    }
+    drains: dict[int, _Drain] = {}
+    for entry in observation.entries_in_time:
+        drain = drains.setdefault(entry.connection, _Drain())
+        padded = drain.committed and (entry.kind, entry.name) == ("received", "input_audio_buffer.append")
+        if padded and drain.since_s is not None and entry.connection not in altered:
+            late_s = entry.t_s - drain.since_s
+            if late_s > BEAT_TOLERANCE * PERIOD_S:
+                told = f"padded {late_s:.3f} s later, at {entry.t_s:.3f} s"
+                wanted = "no padding after the residual is decided and every reply done"
+                yield Finding(
+                    "padding-after-settle", ("R44",), wanted, told, _name(observation, entry.connection)
+                )
+                return
+        drain.take(entry)
+
+
+@dataclass
+class _Drain:
+    """What keeps a session from being settled, as the server's journal tells it (evaluation.md 7)."""
+
+    committed: bool = False
+    decided: bool = False
+    open: set[object] = field(default_factory=set)
+    deferred: frozenset[object] = frozenset()
+    since_s: float | None = None
+    """Since when nothing is awaited; None: something is."""
+
+    def take(self, entry: Entry) -> None:
+        """One more entry of the connection."""
+        if entry.kind != "sent":
+            return
+        response = entry.data.get("response_id")
+        if entry.name == "input_audio_buffer.committed":
+            self.committed, self.deferred = True, frozenset(self.open)
+        elif entry.name == "response.created":
+            self.open.add(response)
+        elif entry.name == "response.done":
+            self.open.discard(response)
+            self.decided |= self.committed and response not in self.deferred
+        elif entry.name == "response.listen":
+            self.decided |= self.committed
+        settled = self.committed and self.decided and not self.open
+        self.since_s = (entry.t_s if self.since_s is None else self.since_s) if settled else None
+
+
 STREAM_INVARIANTS = (
     invariant(metadata_incomplete, Need.FILES),
     invariant(clip_altered, Need.WIRE),
     invariant(padded_unit, Need.WIRE),
     invariant(ack_position, Need.WIRE),
     invariant(padding_off_beat, Need.WIRE),
+    invariant(padding_after_settle, Need.WIRE),
 )
 """In the order their findings are told."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from conformance.abilities import fault_needs
 from conformance.checks import Told, check_expectations
 from conformance.checks_judge import check_judging
-from conformance.invariants import check_invariants
+from conformance.invariants import check_invariants, check_warnings
 from conformance.observation import Observation
 from conformance.options import RunOptions
 from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult, Unobserved
@@ -25,6 +25,7 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
     """
     scenario = observation.scenario
     invariants = list(check_invariants(observation))
+    warnings = list(check_warnings(observation))
     statements = [*check_expectations(observation), *check_judging(observation)]
     broken = [*crash(observation), *_findings(invariants)]
     failed = _findings(statements)
@@ -46,7 +47,8 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
         last_events=() if outcome is Outcome.PASS else last_of_both_sides(observation.recorder),
         reproduce=reproduce(scenario.id, options),
         trace_path=None,
-        unobserved=(*blind, *_unobserved(invariants)),
+        unobserved=(*blind, *_unobserved(invariants), *_unobserved(warnings)),
+        warnings=tuple(_findings(warnings)),
     )
 
 

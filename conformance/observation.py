@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.abilities import ALL, Abilities
+from conformance.canary import SECRET
 from conformance.clock.tasks import SIDE
 from conformance.outcome import FaultReport
 from conformance.trace import Recorder
@@ -87,6 +88,14 @@ class Observation:
     """Tasks of the client that were pending when the watchdog fired or the timers ran out."""
     leaked: list[PendingTask] = field(default_factory=list)
     """Tasks of the client pending 5 s after it returned and all seams were released."""
+    open_sockets: list[str] = field(default_factory=list)
+    """Whose sockets of the client were open 5 s after it returned and all seams were released."""
+    escaped: list[str] = field(default_factory=list)
+    """Paths outside the client's folder that it wrote, made, moved or removed."""
+    clock_reads: Mapping[str, int] = field(default_factory=dict)
+    """Readings of a clock that is not the loop's, by function and line of the client."""
+    secrets: tuple[str, ...] = field(default=(SECRET,), repr=False)
+    """What the client was given as API key, and must show nowhere."""
     logs: list[logging.LogRecord] = field(default_factory=list)
     loop_errors: list[str] = field(default_factory=list)
     """What the loop's exception handler was told, tasks never retrieved among it."""

@@ -91,6 +91,8 @@ class ScenarioResult:
     reproduce: str = ""
     """One command that runs this scenario again the same way."""
     trace_path: str | None = None
+    warnings: tuple[Finding, ...] = ()
+    """What a reader should know; it fails nothing."""
     unobserved: tuple[Unobserved, ...] = ()
     """Statements, faults and invariants that could not be observed here, each with its reason."""
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -30,6 +30,7 @@ from conformance.pool import freeze_once
 from conformance.seams import Seam, SeamContext, build_seams
 from conformance.targets import mock
 from conformance.trace import Recorder, write_ndjson
+from conformance.watch import Watch
 from conformance.wiring import Wiring
 from mockserver.journal import Journal
 from scenarios.faults_transport import Buffered
@@ -148,6 +149,7 @@ class _Stage:
         self.loop = loop
         self.recorder = Recorder(loop.time, loop.time())
         observation.recorder = self.recorder
+        self.watch = Watch(observation.out)
         self.journal = Journal()
         scenario = observation.scenario
         self.judge: JudgeStage | None = None
@@ -191,7 +193,7 @@ class _Stage:
         if isinstance(loop, VirtualLoop):
             loop.on_livelock = self._on_livelock
             loop.on_near_miss = self.observation.near_miss
-        with captured_logs(self.observation, self.recorder):
+        with captured_logs(self.observation, self.recorder), self.watch.watching():
             for seam in self.seams:
                 seam.install()
             try:
@@ -204,6 +206,8 @@ class _Stage:
                 for seam in reversed(self.seams):  # each restores what it found
                     seam.release()
                     seam.remove()
+        self.observation.escaped = list(self.watch.escaped)
+        self.observation.clock_reads = dict(self.watch.clock_reads)
         self.observation.entries = self.journal.entries
         self.observation.connections = list(self.server.connections)
         self.observation.judged = self.judge.facts(self.observation.out) if self.judge is not None else None
@@ -247,6 +251,7 @@ class _Stage:
         await self.loop.create_task(work, name=name, context=context_of("server"))
 
     async def _perform(self) -> None:
+        self.watch.begin()
         client = self.loop.create_task(
             self.client.run(self.server.url), name="client", context=context_of("client")
         )
@@ -297,8 +302,13 @@ class _Stage:
         left = tasks_of(self.loop, "client")
         if left:
             await asyncio.wait(left, timeout=RELEASE_S)
+        if self.wiring.open_sockets():
+            await asyncio.sleep(RELEASE_S)
         if not self.observation.watchdog_fired:
             self.observation.leaked = client_tasks(self.loop)
+            self.observation.open_sockets = self.wiring.open_sockets()
+        for transport in self.loop.open_transports("client"):
+            transport.abort()  # type: ignore[attr-defined]  # told above; it must not outlive the scenario
         if client.done() and not client.cancelled():
             client.exception()
 

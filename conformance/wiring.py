@@ -106,6 +106,14 @@ class Wiring:
             {"state": state, **self._recorder.relative(evidence)},
         )
 
+    def open_sockets(self) -> list[str]:
+        """Whose sockets that the client connected are not closed, in the order of their connecting."""
+        return [
+            session_name(self._attempts.get(port)) or "a socket outside every attempt"
+            for port, sock in self._sockets.items()
+            if sock.fileno() != -1
+        ]
+
     def stop_witnesses(self) -> None:
         """Look at no socket any more."""
         for witness in self._witnesses:

@@ -15,6 +15,7 @@ from client.input_errors import DatasetError, MediaError
 from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
 from client.retry import ATTEMPT
 from client.run import Run, RunSettings
+from conformance.canary import SECRET
 from conformance.capture import client_tasks
 from conformance.clients.scene import Attempt, Scene
 from conformance.observation import PendingTask, sample_facts
@@ -117,6 +118,7 @@ def make_run(
         ref_audio=voice,
         deadlines=deadlines,
         pace=scenario.client.pace,
+        headers={"Authorization": f"Bearer {SECRET}"},
     )
     settings = RunSettings(
         session=session,

@@ -11,6 +11,7 @@ from client.judge.evaluation import Evaluation, EvaluationSettings
 from client.judge.settings import JudgeSettings
 from client.judge.subject import Subject, subject_of
 from client.media import Prepared
+from conformance.canary import SECRET
 from conformance.options import RunOptions
 from scenarios.judging import JudgeSpec
 from scenarios.model import SampleSpec, Scenario
@@ -70,6 +71,7 @@ def make_evaluation(spec: JudgeSpec, subjects: Sequence[Subject], out: Path, jud
         judge=JudgeSettings(
             base_url=judge_url,
             model=spec.model,
+            api_key=SECRET,
             timeout_s=spec.timeout_s,
             video_mode=spec.video_mode,
             frame_overflow=spec.frame_overflow,

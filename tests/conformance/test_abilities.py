@@ -192,7 +192,8 @@ def test_the_reports_tell_what_was_not_observed_and_why(played: Observation) -> 
     assert lines[-1] == "0 passed, 0 failed, 2 skipped"
     assert "not-observable a/b: statement warnings needs log: no log here" in lines
     once = [line for line in lines if "task-leak" in line]
-    assert once == ["not observed, needs loop (no loop here): task-leak, exception-never-retrieved"]
+    names = "task-leak, exception-never-retrieved, socket-leak"
+    assert once == [f"not observed, needs loop (no loop here): {names}"]
     assert document(report)["results"][0]["unobserved"][0] == {
         "id": "warnings",
         "what": "statement",

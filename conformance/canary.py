@@ -1,0 +1,17 @@
+"""The secret that every scenario hands to its client as API key, to see whether it turns up anywhere."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+SECRET: Final = "sk-canary-5b1fe0c94d7a4e62"
+"""No credential of anybody; a client gets it as its API key for the server and for the judge."""
+
+
+def forms(secret: str) -> tuple[str, ...]:
+    """The secret as it is, and in base64 at each of the three places it can have in a longer text."""
+    raw = secret.encode()
+    cut = (base64.b64encode(bytes(before) + raw).decode() for before in range(3))
+    # What depends on the bytes before and after is left out.
+    return (secret, *(text[4 if before else 0 : -4] for before, text in enumerate(cut)))

@@ -1,0 +1,125 @@
+"""Invariants of the attempts a sample was given (evaluation.md 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from conformance.abilities import Need
+from conformance.invariants_base import invariant
+from conformance.observation import Observation, SampleFacts
+from conformance.outcome import Finding
+from conformance.wiring import session_name
+
+if TYPE_CHECKING:
+    from mockserver.app import ConnectionInfo
+
+HARMLESS = frozenset({"playback_ack_too_late"})
+"""Errors of the server that fail no sample (protocol.md 8.3)."""
+MOMENT_S = 0.05
+"""What the server sent so shortly before the end of a connection, the client may never have read."""
+ROUNDED_S = 0.002
+"""Latencies are told in milliseconds."""
+
+
+def more_than_two_attempts(observation: Observation) -> Iterator[Finding]:
+    """A sample costs at most two sessions."""
+    for facts in observation.samples:
+        if facts.attempts > 2:
+            told = f"{facts.attempts} connections"
+            yield Finding("more-than-two-attempts", ("R26",), "at most two attempts", told, facts.name)
+
+
+def deterministic_failure_retried(observation: Observation) -> Iterator[Finding]:
+    """What would fail again is not tried again: an error of the server, a failed reply, a lost or refused connection.
+
+    An attempt that the per-request timeout ended is tried again whatever was seen before (row 12).
+    """
+    for facts in observation.samples:
+        mine = [c for c in observation.connections if c.sample == (facts.split, facts.id)]
+        if len(mine) < 2:
+            continue
+        first = mine[0]
+        lasted_s = (first.ended_s or first.opened_s) - first.opened_s
+        if lasted_s >= observation.deadlines.request_s:
+            continue
+        why = _deterministic(observation, first)
+        if why:
+            yield Finding(
+                "deterministic-failure-retried",
+                ("R21", "R22", "R25"),
+                "no second attempt after a failure that is no stall",
+                f"attempt 1: {why}; and a second connection was made",
+                facts.name,
+            )
+
+
+def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
+    """What the client was told on this connection that no retry mends, in words; empty: nothing."""
+    if connection.how == "refused":
+        return "the upgrade was refused"
+    ended_s = float("inf") if connection.ended_s is None else connection.ended_s
+    for entry in observation.entries_in_time:
+        if entry.connection != connection.number or entry.t_s > ended_s - MOMENT_S:
+            continue
+        if entry.kind == "received" and entry.name == "session.close":
+            break  # what comes now is about the end, not about the attempt
+        if entry.kind != "sent":
+            continue
+        if entry.name == "error":
+            error = entry.data.get("error")
+            code = error.get("code") if isinstance(error, dict) else entry.data.get("code")
+            if code not in HARMLESS:
+                return f"the server sent error {code} at {entry.t_s:.3f} s"
+        elif entry.name == "response.done" and entry.data.get("status") == "failed":
+            return f"a response ended as failed at {entry.t_s:.3f} s"
+    return ""
+
+
+def latency_not_of_reported_attempt(observation: Observation) -> Iterator[Finding]:
+    """The latency of a sample is that of the attempt whose outcome is reported, and of no earlier one (R27)."""
+    for facts in observation.samples:
+        if facts.latency_s is None or facts.outcome == "skipped_finished":
+            continue
+        longest_s, whose = _longest_latency(observation, facts)
+        if longest_s is not None and facts.latency_s > longest_s + ROUNDED_S:
+            yield Finding(
+                "latency-not-of-reported-attempt",
+                ("R27",),
+                f"at most {longest_s:.3f} s, {whose}",
+                f"{facts.latency_s:.3f} s",
+                facts.name,
+            )
+
+
+def _longest_latency(observation: Observation, facts: SampleFacts) -> tuple[float | None, str]:
+    """How long the last attempt can have taken: as the client tells, else as the server saw its connection."""
+    assert observation.recorder is not None
+    mine = [c for c in observation.connections if c.sample == (facts.split, facts.id)]
+    steps = {
+        record.session: record.t_s
+        for record in observation.recorder.records
+        if record.side == "client" and record.what == "attempt_started"
+    }
+    started = [t for number in (1, 2) if (t := steps.get(session_name((facts.split, facts.id, number))))]
+    ended = [
+        record.t_s
+        for record in observation.recorder.records
+        if record.what == "attempt_ended" and record.session.startswith(f"{facts.name}#")
+    ]
+    if started and ended:
+        return max(ended) - max(started), "from the start to the end of the last attempt"
+    if len(mine) > 1 and mine[0].ended_s is not None:
+        first_s = mine[-1].opened_s - observation.deadlines.connect_s
+        since_s = max(first_s, mine[-2].opened_s)
+        until_s = observation.recorder.start_s + observation.client_s
+        return until_s - since_s, "from the connecting of the last attempt to the end of the run"
+    return None, ""
+
+
+ATTEMPT_INVARIANTS = (
+    invariant(more_than_two_attempts, Need.WIRE),
+    invariant(deterministic_failure_retried, Need.WIRE),
+    invariant(latency_not_of_reported_attempt, Need.FILES, Need.WIRE),
+)
+"""In the order their findings are told."""
