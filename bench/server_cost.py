@@ -136,6 +136,13 @@ class Sink(asyncio.Transport):
         pass
 
 
+class Unfed:
+    """An upgrade whose reader is never fed."""
+
+    class reader:  # noqa: N801
+        feed_data = None
+
+
 async def code_ms(made: list[bytes], units: int, profile: str, sessions: int) -> float:
     """CPU milliseconds a session from message to bytes."""
     sink = Sink()
@@ -146,14 +153,14 @@ async def code_ms(made: list[bytes], units: int, profile: str, sessions: int) ->
         )
         info = ConnectionInfo(1, None, 1, QUERY, 0.0)
         connection = Connection(
-            None,  # type: ignore[arg-type] # only its reader is used, and only by `run`
+            Unfed(),  # type: ignore[arg-type] # only its reader is used, and only by `run`
             sink,
             info=info,
             session=session,
             faults=FaultSet([]),
             journal=Journal(),
         )
-        connection._take(session.start(0.0))
+        connection._take(session.start(0.0), 0.0)
         for text, _ in script(made, units, lambda s=session: s.last_response_id or ""):  # type: ignore[misc]
             message = WSMessage(WSMsgType.TEXT, text, None)
             began_s = time.process_time()
@@ -185,7 +192,7 @@ def serve(pipe: Pipe, profile: str) -> None:
                 return
             pipe.send(time.process_time())
             server.connections.clear()
-            server.journal.entries.clear()
+            server.journal.forget()
 
         loop.add_reader(pipe.fileno(), answer)
         pipe.send(server.url)

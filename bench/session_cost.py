@@ -123,7 +123,7 @@ def measure(sessions: int, units: int, replies: int) -> Cost:
             output = await loop.create_task(request_sample(prepared, settings), context=within("client"))
             assert output.success, output.error
             server.connections.clear()
-            server.journal.entries.clear()
+            server.journal.forget()
 
         for _ in range(3):
             await one()

@@ -15,12 +15,12 @@ from mockserver.arming import Armed, make_listener
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
 from mockserver.faults import FaultReport, FaultRun, FaultSet, check_played, make_fault
+from mockserver.incoming import Upgraded
 from mockserver.journal import Journal
 from mockserver.profiles import PROFILES, Profile
 from mockserver.replies import ReplySpec
 from mockserver.session import ServerSession
 from mockserver.upgrading import HeldUpgrade, ask_faults
-from mockserver.wire import MAX_FRAME_BYTES
 from scenarios.faults import FaultBase
 
 MODEL = "openbmb/MiniCPM-o-4_5"
@@ -149,7 +149,7 @@ class MockServer:
 
     async def _realtime(self, request: web.Request) -> web.StreamResponse:
         # No compression: protocol.md 1.3 leaves it open, and it would cost most of the time.
-        websocket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False)
+        websocket = Upgraded()
         if not websocket.can_prepare(request):
             await websocket.prepare(request)  # no upgrade: raises what it is answered with
         transport = request.transport

@@ -8,14 +8,18 @@ client wait in `wire_out`.
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Literal, cast
 
-from aiohttp import WSMessage, WSMsgType, web
+import orjson
+from aiohttp import WebSocketError, WSMessage, WSMsgType
+from aiohttp.streams import EofStream
 
 from mockserver.connection_info import ConnectionInfo, How
 from mockserver.faults import FaultRun, FaultSet
@@ -42,10 +46,11 @@ from mockserver.faults.actions import (
     Wait,
 )
 from mockserver.faults.mechanism import Step
-from mockserver.journal import EntryKind, Journal
+from mockserver.incoming import Upgraded
+from mockserver.journal import EntryKind, Journal, Tell
 from mockserver.reading import Ending, Reading
 from mockserver.session_surface import SessionSurface
-from mockserver.telling import escaped
+from mockserver.telling import MAX_KEPT_BYTES, escaped, told_frame
 from mockserver.wire import End, Output, Received, Send, Unit, Violation, close_reason, encode
 from mockserver.wire_out import WireOut
 
@@ -62,7 +67,7 @@ class Connection:
 
     def __init__(
         self,
-        websocket: web.WebSocketResponse,
+        upgraded: Upgraded,
         transport: asyncio.Transport,
         *,
         info: ConnectionInfo,
@@ -73,21 +78,25 @@ class Connection:
         self.info = info
         self.faults = faults
         self._loop = asyncio.get_running_loop()
-        self._websocket = websocket
+        self._upgraded = upgraded
         self._transport = transport
         self._socket = cast(socket.socket, transport.get_extra_info("socket"))
         self._session = session
         self._journal = journal
+        self._add: Callable[..., None] = journal.add
+        self._tell_frame = partial(told_frame, session.told)
+        self._tells_later = not journal.is_read_at_once
         self._outbox: deque[Step] = deque()
         self._waiting: tuple[FaultRun | None, float, asyncio.TimerHandle] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = math.nan
+        """When it is due; not a number: there is none."""
         self._unhandled: list[WSMessage] = []
         self._close_sent = False
-        self._ending = Ending(transport.get_protocol())
+        self._ending = Ending(transport.get_protocol(), upgraded.reader.feed_data)
         transport.set_protocol(self._ending)
         self._reading = Reading(transport, self._socket, self._ending)
         self._wire = WireOut(transport, self._socket)
-        self._after_release = False
 
     # -- the life of a connection
 
@@ -96,29 +105,21 @@ class Connection:
         now_s = self._loop.time()
         self._note("open", "open", {"query": dict(self.info.query), "sample": self.info.sample})
         self._outbox += self.faults.opened(now_s)
-        self._take(self._session.start(now_s))
-        # Not `WebSocketResponse.receive`: it loses frames that were read together with the end of the connection.
-        reader = self._websocket._reader
-        assert reader is not None
+        self._take(self._session.start(now_s), now_s)
+        incoming = self._upgraded.incoming
         try:
-            while True:
-                try:
-                    message = cast(WSMessage, await reader.read())
-                except Exception as error:  # noqa: BLE001 - the reader ends in one of many kinds; each is noted
-                    self._on_lost(error)
-                    return
-                # Outside the inner try: a bug of this server is never taken for the client's end.
-                if self._reading.paused:
-                    self._unhandled.append(message)
-                else:
-                    self._on_message(message)
+            incoming.hand_to(self._on_message)
+            await incoming.over
+        except (EofStream, WebSocketError, ConnectionError) as error:  # anything else is a bug of this server
+            self._on_lost(error)
         finally:
             self._over()
 
     def release(self) -> None:
         """End the faults: read again, wait no more. What was held up until now is journaled as after the release."""
         now_s = self._loop.time()
-        self._after_release = self._reading.held_back
+        if self._reading.held_back:
+            self._add = self._add_after_release
         self._outbox.extendleft(reversed(self.faults.release(now_s)))
         self._wire.release()
         self._end_wait()
@@ -130,14 +131,19 @@ class Connection:
     # -- in
 
     def _on_message(self, message: WSMessage) -> None:
-        if message.type is WSMsgType.TEXT:
-            self._take(self._session.receive(message.data, self._loop.time()))
-        elif message.type is WSMsgType.PING:
-            self._answer(Pong(message.data))
-        elif message.type is WSMsgType.BINARY:
-            self._take(self._session.receive_binary(len(message.data), self._loop.time()))
-        elif message.type is WSMsgType.CLOSE:
-            self._on_close_frame(int(message.data or 1005))
+        kind, payload, _ = message
+        if self._reading.paused:
+            self._unhandled.append(message)
+        elif kind is WSMsgType.TEXT:
+            now_s = self._loop.time()
+            self._take(self._session.receive(payload, now_s), now_s)
+        elif kind is WSMsgType.PING:
+            self._answer(Pong(payload))
+        elif kind is WSMsgType.BINARY:
+            now_s = self._loop.time()
+            self._take(self._session.receive_binary(len(payload), now_s), now_s)
+        elif kind is WSMsgType.CLOSE:
+            self._on_close_frame(int(payload or 1005))
 
     def _on_close_frame(self, code: int) -> None:
         self.info.client_close_code = code
@@ -177,46 +183,51 @@ class Connection:
     # -- time
 
     def _on_timer(self) -> None:
-        self._timer = None
+        self._timer, self._timer_s = None, math.nan
         now_s = self._loop.time()
         self._outbox += self.faults.on_timer(now_s)
-        self._take(self._session.on_timer(now_s))
+        self._take(self._session.on_timer(now_s), now_s)
 
     def _set_timer(self) -> None:
-        armed = self._timer
-        if armed is not None and not self.faults.runs and self._session.nothing_before(armed.when()):
-            return
         due_s = self._session.next_timer_s()
         fault_s = self.faults.next_timer_s if self.faults.runs else None
         if fault_s is not None and (due_s is None or fault_s < due_s):
             due_s = fault_s
         # An armed timer that is too early is left alone: it finds nothing due and arms the right one.
-        if due_s is None or self.info.ended_by is not None or (armed is not None and armed.when() <= due_s):
+        if due_s is None or self.info.ended_by is not None or self._timer_s <= due_s:
             return
-        if armed is not None:
-            armed.cancel()
-        self._timer = self._loop.call_at(due_s, self._on_timer)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_s = self._loop.call_at(due_s, self._on_timer), due_s
 
     # -- out
 
-    def _take(self, outputs: list[Output]) -> None:
+    def _take(self, outputs: list[Output], now_s: float) -> None:
         """Journal what is for the journal, pass the rest through the faults into the outbox, and work it off."""
         faults = self.faults if self.faults.runs else None
-        now_s = self._loop.time()
+        straight = (
+            faults is None
+            and not self._outbox
+            and self._waiting is None
+            and not self._close_sent
+            and not self._wire.end_asked
+            and not self._transport.is_closing()
+        )
         for output in outputs:
-            if isinstance(output, (Send, End)):  # no union: one would be built anew for every event
-                if faults is not None:
-                    self._outbox += faults.outgoing(output, now_s)
-                elif isinstance(output, Send) and not self._outbox and self._waiting is None:
-                    self._send(output)
-                else:
-                    self._outbox.append((None, output))
-            elif isinstance(output, Received):
+            if type(output) is Received:
                 self.info.received[output.name] += 1
-                self._note("received", output.name, output.data, now_s)
+                self._add(now_s, self.info.number, "received", output.name, output.data, output.tell)
                 if faults is not None:
                     self._outbox += faults.noted(output, now_s)
                     self._outbox += faults.received(output.name, now_s)
+            elif type(output) is Send and straight:
+                self._send_now(output, now_s)
+            elif isinstance(output, (Send, End)):  # no union: one would be built anew for every event
+                straight = False
+                if faults is not None:
+                    self._outbox += faults.outgoing(output, now_s)
+                else:
+                    self._outbox.append((None, output))
             elif isinstance(output, Violation):
                 self._forbidden(output)
             else:
@@ -225,8 +236,12 @@ class Connection:
                     self._note("unit", f"unit {output.index}", output.data)
                 if faults is not None:
                     self._outbox += faults.noted(output, now_s)
-        self._work_off()
-        self._set_timer()
+        if self._outbox or self._ending.clogged:
+            self._work_off()
+        else:
+            self._wire.flush()
+        if self.faults.runs or not self._session.nothing_before(self._timer_s):
+            self._set_timer()
 
     def _work_off(self) -> None:
         outbox = self._outbox
@@ -246,7 +261,7 @@ class Connection:
                 self._wire.flush()
                 self._carry_out(run, action)
         self._wire.flush()
-        if self._transport.get_write_buffer_size() > MAX_UNREAD_OUTPUT_BYTES:
+        if self._ending.clogged and self._transport.get_write_buffer_size() > MAX_UNREAD_OUTPUT_BYTES:
             self._drop_unread()
 
     def _carry_out(self, run: FaultRun, action: Action) -> None:
@@ -284,8 +299,24 @@ class Connection:
         while self._unhandled and not self._reading.paused:
             self._on_message(self._unhandled.pop(0))
 
+    def _can_send(self) -> bool:
+        return not self._close_sent and not self._wire.ended
+
+    def _send_now(self, send: Send, now_s: float) -> None:
+        """What no fault touches and nothing waits in front of."""
+        event = self._session.stamp(send)
+        name: str = event["type"]
+        payload = orjson.dumps(event) if send.payload is None else send.payload
+        self.info.session_id = self._session.id
+        self.info.sent[name] += 1
+        self._wire.write(payload, WSMsgType.TEXT)
+        if self._tells_later and len(payload) <= MAX_KEPT_BYTES:
+            self._add(now_s, self.info.number, "sent", name, payload, self._tell_frame)
+        else:
+            self._add(now_s, self.info.number, "sent", name, self._session.told(event))
+
     def _send(self, send: Send, how: Encoded | None = None) -> None:
-        if self._wire.ended or self._close_sent:
+        if not self._can_send():
             return
         event = send.event if how is not None and how.numbered else self._session.stamp(send)
         name: str = event["type"]
@@ -303,7 +334,7 @@ class Connection:
             self._outbox.extendleft(reversed(self.faults.sent(name, self._loop.time())))
 
     def _send_bytes(self, action: Text | Raw) -> None:
-        if self._wire.ended or self._close_sent:
+        if not self._can_send():
             return
         if isinstance(action, Text):
             self._wire.write(action.payload, WSMsgType.TEXT)
@@ -347,6 +378,7 @@ class Connection:
         self._close_sent = True
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_s = -math.inf  # nothing comes before it
         self._timer = self._loop.call_later(CLOSE_REPLY_S, self._answer, CloseTcp())
 
     def _half_closed(self, run: FaultRun, proof: Mapping[str, Any]) -> None:
@@ -390,7 +422,15 @@ class Connection:
     def _forbidden(self, found: Violation) -> None:
         self._note("violation", found.rule, asdict(found))
 
-    def _note(self, kind: EntryKind, name: str, data: Mapping[str, Any], now_s: float | None = None) -> None:
-        if self._after_release:
-            data = {**data, "after_release": True}
-        self._journal.add(self._loop.time() if now_s is None else now_s, self.info.number, kind, name, data)
+    def _note(
+        self, kind: EntryKind, name: str, data: Any, now_s: float | None = None, tell: Tell | None = None
+    ) -> None:
+        if now_s is None:
+            now_s = self._loop.time()
+        self._add(now_s, self.info.number, kind, name, data, tell)
+
+    def _add_after_release(
+        self, now_s: float, number: int, kind: EntryKind, name: str, data: Any, tell: Tell | None = None
+    ) -> None:
+        told = data if tell is None else tell(data)
+        self._journal.add(now_s, number, kind, name, {**told, "after_release": True})

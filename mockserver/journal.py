@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 EntryKind = Literal["open", "received", "sent", "unit", "fault", "violation", "end"]
 """open: an upgrade was accepted. received, sent: an event, in wire order. unit: a decision of the scripted model.
 fault: a fault changed its state. violation: the client did what protocol.md forbids. end: the connection is over."""
+Tell = Callable[[Any], Mapping[str, Any]]
+"""Makes an entry's data of what the entry was noted with."""
+
+_ENDED_KEPT = 1_000
+"""Connections that are over and whose entries can still be numbered on: a fault may tell of one after its end."""
 
 
 @dataclass(slots=True)
@@ -27,29 +33,65 @@ class Entry:
     data: Mapping[str, Any]
 
 
-@dataclass
 class Journal:
     """Entries of all connections of a server in the order they happened.
 
-    Attributes:
+    Args:
         sink: called with each entry as it is made, for whoever merges or writes time lines.
         keep: whether entries stay in memory; a server that runs for days hands them to its sink and forgets them.
     """
 
-    sink: Callable[[Entry], None] | None = None
-    keep: bool = True
-    entries: list[Entry] = field(default_factory=list)
-    _seq: dict[int, int] = field(default_factory=dict)
+    def __init__(self, sink: Callable[[Entry], None] | None = None, *, keep: bool = True) -> None:
+        self.sink = sink
+        self.keep = keep
+        self._entries: list[Entry] = []
+        self._noted: list[tuple[float, int, EntryKind, str, Any, Tell | None]] = []
+        """What nobody has looked at yet: most journals are never read, and an entry costs more than a note of it."""
+        self._seq: dict[int, int] = {}
+        self._ended: deque[int] = deque()
 
-    def add(self, t_s: float, connection: int, kind: EntryKind, name: str, data: Mapping[str, Any]) -> None:
-        """Append an entry; its sequence number follows the connection's last."""
-        seq = self._seq.get(connection, 0) + 1
-        self._seq[connection] = seq
-        entry = Entry(t_s, connection, seq, kind, name, data)
+    @property
+    def entries(self) -> list[Entry]:
+        """All that is kept, oldest first."""
+        if self._noted:
+            noted, self._noted = self._noted, []
+            self._entries += [self._entry(*note) for note in noted]
+        return self._entries
+
+    @property
+    def is_read_at_once(self) -> bool:
+        """A line that could be told later is better told now."""
+        return self.sink is not None
+
+    def add(
+        self,
+        t_s: float,
+        connection: int,
+        kind: EntryKind,
+        name: str,
+        data: Any,
+        tell: Tell | None = None,
+    ) -> None:
+        """Append an entry; its sequence number follows the connection's last.
+
+        Args:
+            data: the entry's, or, where `tell` is given, what that will make it of; it must not change any more.
+        """
+        if self.sink is None:
+            if self.keep:
+                self._noted.append((t_s, connection, kind, name, data, tell))
+            return
+        entry = self._entry(t_s, connection, kind, name, data, tell)
         if self.keep:
             self.entries.append(entry)
-        if self.sink is not None:
-            self.sink(entry)
+        self.sink(entry)
+
+    def forget(self) -> None:
+        """Drop all that is kept; numbers go on."""
+        for note in self._noted:
+            self._seq[note[1]] = self._seq.get(note[1], 0) + 1
+        self._noted.clear()
+        self._entries.clear()
 
     def of(self, kind: EntryKind, name: str | None = None, connection: int | None = None) -> list[Entry]:
         """Entries of a kind, by name and connection where those are given."""
@@ -60,3 +102,14 @@ class Journal:
             and (name is None or e.name == name)
             and (connection is None or e.connection == connection)
         ]
+
+    def _entry(
+        self, t_s: float, connection: int, kind: EntryKind, name: str, data: Any, tell: Tell | None
+    ) -> Entry:
+        seq = self._seq.get(connection, 0) + 1
+        self._seq[connection] = seq
+        if kind == "end":
+            self._ended.append(connection)
+            if len(self._ended) > _ENDED_KEPT:
+                self._seq.pop(self._ended.popleft(), None)
+        return Entry(t_s, connection, seq, kind, name, data if tell is None else tell(data))

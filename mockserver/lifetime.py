@@ -31,20 +31,14 @@ class Lifetime:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._accepted_s = 0.0
-        self._frame_s = 0.0
-        self._lease_s = 0.0
+        self.frame_s = 0.0
+        """When a client frame was read last, of whatever kind."""
+        self.lease_s = 0.0
+        """When something reached the engine last, or came out of it."""
 
     def accepted(self, now_s: float) -> None:
         """The connection was accepted."""
-        self._accepted_s = self._frame_s = self._lease_s = now_s
-
-    def frame(self, now_s: float) -> None:
-        """A client frame was read, of whatever kind."""
-        self._frame_s = now_s
-
-    def active(self, now_s: float) -> None:
-        """Something reached the engine, or came out of it."""
-        self._lease_s = now_s
+        self._accepted_s = self.frame_s = self.lease_s = now_s
 
     @property
     def opening_ends_s(self) -> float:
@@ -53,16 +47,16 @@ class Lifetime:
 
     def ends_s(self, idle_timeout_s: float) -> float:
         """When an open session ends if nothing happens."""
-        return min(self._frame_s + idle_timeout_s, self._expires_s())
+        return min(self.frame_s + idle_timeout_s, self._expires_s())
 
     def over(self, now_s: float, idle_timeout_s: float) -> Literal["idle", "expired"] | None:
         """Why an open session ends now; None: it does not."""
-        if now_s >= self._frame_s + idle_timeout_s:
+        if now_s >= self.frame_s + idle_timeout_s:
             return "idle"
         return "expired" if now_s >= self._expires_s() else None
 
     def _expires_s(self) -> float:
         """The engine looks once a period: an expiry is noticed up to that late."""
         period_s = self._profile.reaper_period_s
-        ends_s = self._lease_s + self._profile.idle_ttl_s
+        ends_s = self.lease_s + self._profile.idle_ttl_s
         return self._accepted_s + math.ceil((ends_s - self._accepted_s) / period_s) * period_s

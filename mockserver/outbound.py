@@ -30,6 +30,7 @@ OPTIONS = frozenset(
 
 
 def _integer(value: Any) -> int | None:
+    """A position, cut to what is one; None: it is no number."""
     if type(value) is int and -MAX_POSITION_MS <= value <= MAX_POSITION_MS:
         return value
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -41,20 +42,22 @@ def playback_ack(session: ServerSession, event: Event, now_s: float) -> None:
     """`playback.ack` (8): maxima are kept, one `playback.acknowledged` for each."""
     for violation in session.strict.ack(event, session.ledger):
         session.note(violation)
-    response_id = _acknowledged(session, event)
-    played_ms = _integer(event.get("played_ms", event.get("audio_ms")))
+    get = event.get
+    response_id, item_id = get("response_id"), get("item_id")
+    if not response_id or type(response_id) is not str:
+        response_id = _acknowledged(session, item_id)
+    played_ms = _integer(get("played_ms", get("audio_ms")))
     checked = session.dialect.checks_acks
     if checked:
         _check_ack(session, event, response_id)
-    committed_ms = _integer(event.get("committed_ms"))
-    told = event.get("item_id")
+    committed_ms = _integer(get("committed_ms"))
     _acknowledge(
         session,
         response_id,
-        item_id=told if isinstance(told, str) else f"item_{response_id}",
+        item_id=item_id if type(item_id) is str else f"item_{response_id}",
         played_ms=played_ms or 0,
         committed_ms=committed_ms if committed_ms is not None else played_ms or 0,
-        truncate=event.get("truncate") is True and not checked,
+        truncate=get("truncate") is True and not checked,
     )
 
 
@@ -87,17 +90,14 @@ def _acknowledge(
                 "committed_ms": committed_ms,
                 "truncate": truncate,
                 "playback": playback,
-                "history_committed": session.ledger.knows(response_id),
+                "history_committed": response_id in session.ledger.known,
             },
         }
     )
 
 
-def _acknowledged(session: ServerSession, event: Event) -> str:
-    """Which response an ack is for: named, else by its item, else the single pending one, else the active one."""
-    named, item_id = event.get("response_id"), event.get("item_id")
-    if isinstance(named, str) and named:
-        return named
+def _acknowledged(session: ServerSession, item_id: Any) -> str:
+    """Which response an unnamed ack is for: by its item, else the single pending one, else the active one."""
     if isinstance(item_id, str) and item_id.startswith("item_"):
         return item_id.removeprefix("item_")
     pending = session.ledger.pending
@@ -114,7 +114,7 @@ def _check_ack(session: ServerSession, event: Event, response_id: str) -> None:
         raise Refusal(
             "playback_item_mismatch", f"{told_value(item_id)} is another response's item", section="8.3"
         )
-    if not session.ledger.knows(response_id):
+    if response_id not in session.ledger.known:
         raise Refusal("playback_item_not_found", f"no response {told_value(response_id)}", section="8.3")
     committed = session.finished.get(response_id)
     if committed is not None and session.conversation.committed > committed:
@@ -131,7 +131,7 @@ def response_cancel(session: ServerSession, event: Event, now_s: float) -> None:
     named = event.get("response_id")
     active = session.response
     if isinstance(named, str) and named:
-        unknown = active is None and not session.ledger.knows(named)
+        unknown = active is None and named not in session.ledger.known
         if unknown and session.dialect.cancels_unknown_silently:
             return
         if active is None or named != active.id:
@@ -146,7 +146,7 @@ def output_clear(session: ServerSession, event: Event, now_s: float) -> None:
     named = event.get("response_id")
     active = session.response
     wanted = named if isinstance(named, str) and named else active.id if active else session.last_response_id
-    known = wanted is not None and session.ledger.knows(wanted)
+    known = wanted is not None and wanted in session.ledger.known
     session.emit({"type": "output_audio_buffer.cleared", "response_id": wanted if known else None})
     if active is not None and wanted == active.id:
         turns.cancel(session, "output_audio_buffer_clear")

@@ -31,32 +31,29 @@ class Ledger:
 
     def __init__(self) -> None:
         self._cursors: dict[str, Cursor] = {}
-        self._known: dict[str, int] = {}
+        self.known: dict[str, int] = {}
+        """Every response that was ever created, with its audio sent, also after its cursor was dropped."""
 
     @property
     def pending(self) -> list[str]:
         """Responses whose audio is not acknowledged in full, oldest first."""
         return [r for r, cursor in self._cursors.items() if cursor.committed_ms < cursor.sent_ms]
 
-    def knows(self, response_id: str) -> bool:
-        """Whether such a response was ever created."""
-        return response_id in self._known
-
     def sent_in_all_ms(self, response_id: str) -> int:
         """Audio sent of a response, also after its cursor was dropped."""
-        return self._known.get(response_id, 0)
+        return self.known.get(response_id, 0)
 
     def open(self, response_id: str) -> None:
         """A response begins."""
         self._cursors[response_id] = Cursor()
-        self._known[response_id] = 0
+        self.known[response_id] = 0
 
     def sent(self, response_id: str, audio_ms: int) -> Cursor:
         """Cumulative audio of a response went out."""
         cursor = self._cursors.setdefault(response_id, Cursor())
         cursor.generated_ms = max(cursor.generated_ms, audio_ms)
         cursor.sent_ms = max(cursor.sent_ms, audio_ms)
-        self._known[response_id] = cursor.sent_ms
+        self.known[response_id] = cursor.sent_ms
         return cursor
 
     def of(self, response_id: str | None) -> Cursor:
@@ -72,11 +69,15 @@ class Ledger:
             truncate: the committed position becomes `committed_ms` even when it was more.
             forget: the cursor goes once everything sent was heard.
         """
-        if response_id not in self._known:  # nothing is kept of what never was
+        if response_id not in self.known:  # nothing is kept of what never was
             return Cursor(played_ms=played_ms, committed_ms=committed_ms).told()
-        cursor = self._cursors.setdefault(response_id, Cursor())
-        cursor.played_ms = max(cursor.played_ms, played_ms)
-        cursor.committed_ms = committed_ms if truncate else max(cursor.committed_ms, committed_ms)
+        cursor = self._cursors.get(response_id)
+        if cursor is None:
+            cursor = self._cursors[response_id] = Cursor()
+        if played_ms > cursor.played_ms:
+            cursor.played_ms = played_ms
+        if truncate or committed_ms > cursor.committed_ms:
+            cursor.committed_ms = committed_ms
         if forget and cursor.committed_ms >= cursor.sent_ms:
             del self._cursors[response_id]
         return cursor.told()

@@ -103,21 +103,41 @@ class HeldReading:
 
 
 class Ending(asyncio.Protocol):
-    """Stands between the transport and aiohttp's protocol, and keeps what the connection was lost with."""
+    """Stands between the transport and aiohttp's protocol, and keeps what the connection was lost with.
 
-    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
+    Args:
+        feed: takes what is read; None: the protocol does.
+    """
+
+    def __init__(
+        self, protocol: asyncio.BaseProtocol, feed: Callable[[bytes], object] | None = None
+    ) -> None:
         self.protocol = cast(asyncio.Protocol, protocol)
         self.on_lost: Callable[[], None] | None = None
         self.error: Exception | None = None
-        self.tap: Callable[[bytes], None] | None = None
-        """Told of each read before the protocol gets it."""
-        self.pause_writing = self.protocol.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = self.protocol.resume_writing  # type: ignore[method-assign]
+        self._feed = feed or self.protocol.data_received
+        # The transport asks for the attribute at each read: without a tap there is nothing in between.
+        self.data_received = self._feed  # type: ignore[method-assign,assignment]
+        self.clogged = False
+        """The transport holds more of our output than it likes."""
 
-    def data_received(self, data: bytes) -> None:
-        if self.tap is not None:
-            self.tap(data)
-        self.protocol.data_received(data)
+    def pause_writing(self) -> None:
+        self.clogged = True
+        self.protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.clogged = False
+        self.protocol.resume_writing()
+
+    def tap(self, told: Callable[[bytes], None] | None) -> None:
+        """`told` hears of each read before it is fed; None: nobody does any more."""
+
+        def first_told(data: bytes) -> None:
+            assert told is not None
+            told(data)
+            self._feed(data)
+
+        self.data_received = self._feed if told is None else first_told  # type: ignore[method-assign,assignment]
 
     def eof_received(self) -> bool | None:
         return self.protocol.eof_received()
@@ -156,7 +176,7 @@ class SlowedReading:
         self._timer: asyncio.TimerHandle | None = None
         self._backlog_since_s: float | None = None
         self._read_size: int = transport.max_size  # type: ignore[attr-defined]
-        tap.tap = self._was_read
+        tap.tap(self._was_read)
         transport.max_size = max(1, int(bytes_per_s * READ_STEP_S))  # type: ignore[attr-defined]
 
     def release(self) -> None:
@@ -164,7 +184,7 @@ class SlowedReading:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._tap.tap = None
+        self._tap.tap(None)
         self._transport.max_size = self._read_size  # type: ignore[attr-defined]
         self._read_on()
 
@@ -217,11 +237,8 @@ class Reading:
             Hashable, tuple[PauseReading | SlowReading, Callable[[dict[str, Any]], None], float]
         ] = {}
         self._now: HeldReading | SlowedReading | None = None
-
-    @property
-    def paused(self) -> bool:
+        self.paused = False
         """Nothing is to be read, not even what has been taken from the socket already."""
-        return isinstance(self._now, HeldReading)
 
     @property
     def held_back(self) -> bool:
@@ -257,6 +274,7 @@ class Reading:
         if self._now is not None:
             self._now.release()
             self._now = None
+            self.paused = False
         if self._transport.is_closing() or not self._wishes:
             return
         wishes = list(self._wishes.values())
@@ -269,6 +287,7 @@ class Reading:
                     observed(evidence)
 
             self._now = HeldReading(self._transport, self._sock, lay_unread if looks else None)
+            self.paused = True
             return
         rates = [(wish, observed) for wish, observed, _ in wishes if isinstance(wish, SlowReading)]
         wish, observed = min(rates, key=lambda rate: rate[0].bytes_per_s)

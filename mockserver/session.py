@@ -26,7 +26,7 @@ from mockserver.replies import Decision, ReplyScript, ReplySpec
 from mockserver.responses import OpenResponse
 from mockserver.steploop import Decided, StepLoop, silence
 from mockserver.strict import StrictReader
-from mockserver.telling import told, told_received
+from mockserver.telling import MAX_KEPT_BYTES, told, told_received
 from mockserver.wire import (
     End,
     Event,
@@ -143,25 +143,28 @@ class ServerSession:
         if self.state in ("deaf", "closed"):
             self._ignore(text)
             return self._taken()
-        self._lifetime.frame(now_s)
-        self._step(now_s, before_input=True)
+        self._lifetime.frame_s = self.now_s = now_s
+        if self.steps.due_s <= now_s:
+            self._step(now_s, before_input=True)
         event: Event = {}
         try:
             event = decode(text)
             if self.state == "opening" and not opening.open_by(self, event):
                 return self._taken()
-            self._handle(event, now_s)
+            self._handle(event, now_s, small=len(text) <= MAX_KEPT_BYTES)
         except Refusal as refusal:
             self.refuse(refusal, event)
         except UnicodeDecodeError as error:
             self._out.append(Violation("1.3", "invalid-utf8", str(error)))
             self.end("invalid_utf8", code=1007)
-        self._step(now_s)
-        return self._taken()
+        if self.steps.due_s <= now_s:
+            self._step(now_s)
+        taken, self._out = self._out, []
+        return taken
 
     def receive_binary(self, length_bytes: int, now_s: float) -> list[Output]:
         """A binary frame was read: the end as the first frame, deafness later (1.3)."""
-        self._lifetime.frame(now_s)
+        self._lifetime.frame_s = now_s
         self._out.append(Received("(binary)", {"bytes": length_bytes}))
         self._out.append(Violation("1.3", "binary-frame", f"{length_bytes} bytes"))
         if self.state == "opening":
@@ -200,10 +203,7 @@ class ServerSession:
 
     def nothing_before(self, at_s: float) -> bool:
         """Cheaper than `next_timer_s`: surely nothing is due before a time for which a timer was set."""
-        if self.retimed or self.state != "open":
-            return False
-        step_s = self.steps.next_s()
-        return step_s is None or at_s <= step_s
+        return at_s <= self.steps.due_s and not self.retimed and self.state == "open"
 
     def on_timer(self, now_s: float) -> list[Output]:
         """Time has come for whatever `next_timer_s` named; nothing happens when it is early."""
@@ -310,7 +310,7 @@ class ServerSession:
         """The journal's line for an event, without media."""
         self._out.append(Received(event["type"], told_received(event)))
 
-    def _handle(self, event: Event, now_s: float) -> None:
+    def _handle(self, event: Event, now_s: float, *, small: bool) -> None:
         name = event["type"]
         if name in self.ignored:
             self._out.append(Received(name, {"ignored": True}))
@@ -320,9 +320,12 @@ class ServerSession:
             self.note_received(event)
             raise Refusal("unknown_event", f"Unknown event: {told_value(name)}", section="3.1")
         if name in LEASE_EVENTS:
-            self._lifetime.active(now_s)
-        if handler not in (append, chunk):  # they tell their own line, with their media hashed
-            self.note_received(event)
+            self._lifetime.lease_s = now_s
+        if handler is not append and handler is not chunk:  # they tell their own line, with their media hashed
+            if small:
+                self._out.append(Received(name, event, told_received))
+            else:
+                self.note_received(event)
         if self.clock is None or name not in CLOCKED:
             handler(self, event, now_s)
             return
@@ -361,12 +364,10 @@ class ServerSession:
 
     def _step(self, now_s: float, *, before_input: bool = False) -> None:
         self.now_s = now_s
-        if self.steps.rests:
-            return
         decided = self.steps.decided
         self.steps.advance(now_s, before_input=before_input)
         if self.steps.decided != decided:
-            self._lifetime.active(now_s)
+            self._lifetime.lease_s = now_s
 
     def _decide(self, index: int, submission: Submission) -> Decision:
         return turns.decide(self, index, submission)

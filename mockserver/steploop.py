@@ -15,6 +15,7 @@ Input that is read at the very end of a wait comes before the silence.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,6 +105,8 @@ class StepLoop:
         self._wait: _Wait | None = None
         self._submitted_s = 0.0
         self._stopped = False
+        self.due_s = math.inf
+        """When `advance` has something to do next; infinite: not before another submission. Read for every event."""
         self.silence_off = False
         """A fault has switched the server's silence off: an open reply stands still until input comes."""
         self.submissions = 0
@@ -116,21 +119,11 @@ class StepLoop:
         took_s = self._times.next_s()
         self._free_at_s = max(self._free_at_s, now_s) + took_s
         self._computing.append(_Computing(self._free_at_s, submission, took_s, now_s))
+        self._schedule()
 
     def next_s(self) -> float | None:
         """When `advance` has something to do next; None: not before another submission."""
-        if self._stopped:
-            return None
-        decided_s = self._computing[0].due_s if self._computing else None
-        waits_s = self._wait.until_s if self._wait else None
-        if decided_s is None or waits_s is None:
-            return waits_s if decided_s is None else decided_s
-        return min(decided_s, waits_s)
-
-    @property
-    def rests(self) -> bool:
-        """Nothing is computed, waited for or on its way out."""
-        return not self._computing and not self._out and self._wait is None
+        return self.due_s if math.isfinite(self.due_s) else None
 
     def advance(self, now_s: float, *, before_input: bool = False) -> None:
         """Do everything that is due.
@@ -149,7 +142,8 @@ class StepLoop:
                 if self._forward(self._out.popleft()):
                     self._continue(now_s)
             else:
-                return
+                break
+        self._schedule()
 
     @property
     def queued_commits(self) -> int:
@@ -159,10 +153,23 @@ class StepLoop:
     def stop(self) -> None:
         """The session is over: undecided and unsent units are dropped without an event (protocol.md 3.3)."""
         self._stopped = True
+        self._schedule()
 
     def release(self) -> None:
         """The reply that a wait was for is gone: what waits behind it goes out at the next `advance`."""
         self._wait = None
+        self._schedule()
+
+    def _schedule(self) -> None:
+        wait = self._wait
+        if self._stopped:
+            self.due_s = math.inf
+        elif self._out and not (wait is not None and wait.holds_back):
+            self.due_s = -math.inf  # at the next opportunity
+        else:
+            self.due_s = self._computing[0].due_s if self._computing else math.inf
+            if wait is not None and wait.until_s < self.due_s:
+                self.due_s = wait.until_s
 
     def _computed(self, unit: _Computing) -> None:
         """The first of the units being computed is due: decided, or out where only its first token was awaited."""

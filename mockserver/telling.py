@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+import orjson
 import pybase64
 
 from mockserver.audio import digest
@@ -19,6 +20,8 @@ _SKIPPED = frozenset(
 
 _TOLD = frozenset({str, int})
 _PLAIN = frozenset({int, float, bool, type(None)})
+MAX_KEPT_BYTES = 2_000
+"""An event that is not larger is kept as it is until somebody asks the journal for its line."""
 MAX_TOLD_CHARS = 2_000
 MAX_TOLD_ENTRIES = 100
 
@@ -83,6 +86,11 @@ def told_relayed(event: Event) -> Mapping[str, Any]:
         for key, value in event.items()
         if key not in _SKIPPED and (kind := type(value)) is not None
     }
+
+
+def told_frame(tell: Callable[[Event], Mapping[str, Any]], payload: bytes) -> Mapping[str, Any]:
+    """The journal's line for a sent event, from what went over the wire."""
+    return tell(orjson.loads(payload))
 
 
 def _audio_delta(event: Event, line: dict[str, Any]) -> None:

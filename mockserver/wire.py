@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +103,13 @@ class Received:
 
     name: str
     data: Mapping[str, Any]
+    tell: Callable[[Any], Mapping[str, Any]] | None = None
+    """Makes the journal's line of `data` once somebody reads it; None: it is the line."""
+
+    @property
+    def line(self) -> Mapping[str, Any]:
+        """The journal's line."""
+        return self.data if self.tell is None else self.tell(self.data)
 
 
 @dataclass(slots=True)

@@ -138,12 +138,13 @@ class WireOut:
         self._stages: dict[Hashable, Stage] = {}
         self._queue: deque[Piece] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._end_asked = False
+        self.end_asked = False
+        """The end is on its way."""
 
     @property
     def ended(self) -> bool:
         """Whether no byte follows any more."""
-        return self._end_asked or self._transport.is_closing()
+        return self.end_asked or self._transport.is_closing()
 
     @property
     def _established(self) -> bool:
@@ -152,7 +153,8 @@ class WireOut:
 
     def write(self, payload: bytes, opcode: WSMsgType) -> None:
         """A frame, written with what else belongs to this step by `flush`: one system call for a group of events."""
-        self._frames += (frame_header(len(payload), opcode), payload)
+        self._frames.append(frame_header(len(payload), opcode))
+        self._frames.append(payload)
 
     def raw(self, data: bytes) -> None:
         """Bytes past all framing."""
@@ -164,7 +166,7 @@ class WireOut:
             return
         data = b"".join(self._frames)
         self._frames.clear()
-        if self.ended:
+        if self.end_asked:
             return
         if not self._stages and not self._queue:
             self._transport.write(data)
@@ -241,7 +243,7 @@ class WireOut:
     def _finally(self, end: Callable[[], None]) -> None:
         self.flush()
         if not self.ended:
-            self._end_asked = True
+            self.end_asked = True
             self._pass(Piece(now_s := self._loop.time(), now_s, b"", end))
 
     def _pass(self, piece: Piece) -> None:
@@ -283,5 +285,5 @@ class WireOut:
         for bitten, evidence in piece.marks:
             bitten({**evidence, "at_s": self._loop.time()})
         if piece.end is not None:
-            self._end_asked = True
+            self.end_asked = True
             piece.end()

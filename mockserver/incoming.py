@@ -1,0 +1,77 @@
+"""Frames on their way in: aiohttp's reader checks and joins them, and each message is handled within the read itself.
+
+aiohttp would queue each message and wake a task for it, which costs more than most messages do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import WSMessage, web
+from aiohttp._websocket.reader import WebSocketDataQueue, WebSocketReader
+from aiohttp.streams import EofStream
+
+from mockserver.wire import MAX_FRAME_BYTES
+
+_LIMIT_BYTES = 2**16
+"""Of aiohttp's queue, which stays empty here."""
+
+
+class Incoming(WebSocketDataQueue):
+    """Takes messages from aiohttp's reader, in the place of aiohttp's own queue.
+
+    Attributes:
+        over: done when no message follows: with the error that ended reading, EofStream for the end of the connection.
+    """
+
+    def __init__(self, protocol: Any, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(protocol, _LIMIT_BYTES, loop=loop)
+        self.over: asyncio.Future[None] = loop.create_future()
+        self._take: Callable[[WSMessage], None] | None = None
+        self._early: list[Any] = []
+
+    def hand_to(self, take: Callable[[WSMessage], None]) -> None:
+        """From here on each message is given to `take`; those that came with the upgrade request first."""
+        early, self._early = self._early, []
+        self._take = take
+        for message in early:
+            self.feed_data(message, 0)
+
+    def feed_data(self, data: Any, size: int) -> None:
+        """A message is complete."""
+        if self._take is None:
+            self._early.append(data)
+        elif not self.over.done():
+            try:
+                self._take(data)
+            except Exception as error:  # noqa: BLE001 - aiohttp's reader would take it for a broken frame
+                self.over.set_exception(error)
+
+    def feed_eof(self) -> None:
+        """The connection is over."""
+        self.set_exception(EofStream())
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
+        """Reading ended: the client broke RFC 6455 or a limit."""
+        if not self.over.done():
+            self.over.set_exception(exc)
+
+
+class Upgraded(web.WebSocketResponse):
+    """An upgrade whose frames go to an `Incoming`. Text stays as it was read, and nothing is compressed."""
+
+    incoming: Incoming
+    reader: WebSocketReader
+
+    def __init__(self) -> None:
+        super().__init__(max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False)
+
+    def _post_start(self, request: web.BaseRequest, protocol: str | None, writer: Any) -> None:
+        """As in aiohttp, but for the queue."""
+        self._ws_protocol, self._writer = protocol, writer
+        self._reader = self.incoming = Incoming(request.protocol, asyncio.get_running_loop())
+        self.reader = WebSocketReader(self.incoming, MAX_FRAME_BYTES, compress=False, decode_text=False)
+        request.protocol.set_parser(self.reader)
+        request.protocol.keep_alive(False)
