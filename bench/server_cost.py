@@ -139,7 +139,7 @@ class Sink(asyncio.Transport):
 class Unfed:
     """An upgrade whose reader is never fed."""
 
-    class reader:  # noqa: N801
+    class reader:
         feed_data = None
 
 

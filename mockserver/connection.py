@@ -12,7 +12,7 @@ import math
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal, cast
@@ -21,28 +21,17 @@ import orjson
 from aiohttp import WebSocketError, WSMessage, WSMsgType
 from aiohttp.streams import EofStream
 
+from mockserver.carrying import carry_out
 from mockserver.connection_info import ConnectionInfo, How
 from mockserver.faults import FaultRun, FaultSet
 from mockserver.faults.actions import (
-    Action,
-    CloseFrame,
     CloseReply,
     CloseTcp,
     Control,
     Encoded,
-    HalfClose,
-    Number,
-    Observed,
-    PauseReading,
     Pong,
     Raw,
-    Reset,
-    ResumeReading,
-    Script,
-    Shape,
-    SlowReading,
     Text,
-    Unshape,
     Wait,
 )
 from mockserver.faults.mechanism import Step
@@ -81,7 +70,7 @@ class Connection:
         self._upgraded = upgraded
         self._transport = transport
         self._socket = cast(socket.socket, transport.get_extra_info("socket"))
-        self._session = session
+        self.session = session
         self._journal = journal
         self._add: Callable[..., None] = journal.add
         self._tell_frame = partial(told_frame, session.told)
@@ -95,8 +84,8 @@ class Connection:
         self._close_sent = False
         self._ending = Ending(transport.get_protocol(), upgraded.reader.feed_data)
         transport.set_protocol(self._ending)
-        self._reading = Reading(transport, self._socket, self._ending)
-        self._wire = WireOut(transport, self._socket)
+        self.reading = Reading(transport, self._socket, self._ending)
+        self.wire = WireOut(transport, self._socket)
 
     # -- the life of a connection
 
@@ -105,7 +94,7 @@ class Connection:
         now_s = self._loop.time()
         self._note("open", "open", {"query": dict(self.info.query), "sample": self.info.sample})
         self._outbox += self.faults.opened(now_s)
-        self._take(self._session.start(now_s), now_s)
+        self._take(self.session.start(now_s), now_s)
         incoming = self._upgraded.incoming
         try:
             incoming.hand_to(self._on_message)
@@ -118,10 +107,10 @@ class Connection:
     def release(self) -> None:
         """End the faults: read again, wait no more. What was held up until now is journaled as after the release."""
         now_s = self._loop.time()
-        if self._reading.held_back:
+        if self.reading.held_back:
             self._add = self._add_after_release
         self._outbox.extendleft(reversed(self.faults.release(now_s)))
-        self._wire.release()
+        self.wire.release()
         self._end_wait()
 
     def abort(self) -> None:
@@ -132,23 +121,23 @@ class Connection:
 
     def _on_message(self, message: WSMessage) -> None:
         kind, payload, _ = message
-        if self._reading.paused:
+        if self.reading.paused:
             self._unhandled.append(message)
         elif kind is WSMsgType.TEXT:
             now_s = self._loop.time()
-            self._take(self._session.receive(payload, now_s), now_s)
+            self._take(self.session.receive(payload, now_s), now_s)
         elif kind is WSMsgType.PING:
             self._answer(Pong(payload))
         elif kind is WSMsgType.BINARY:
             now_s = self._loop.time()
-            self._take(self._session.receive_binary(len(payload), now_s), now_s)
+            self._take(self.session.receive_binary(len(payload), now_s), now_s)
         elif kind is WSMsgType.CLOSE:
             self._on_close_frame(int(payload or 1005))
 
     def _on_close_frame(self, code: int) -> None:
         self.info.client_close_code = code
         if not self._close_sent:
-            self._ended("client", "close_frame")
+            self.ended("client", "close_frame")
             self._cut_wait()
             self._outbox.clear()  # nothing may follow a close frame
             self._answer(CloseReply(code))
@@ -159,24 +148,25 @@ class Connection:
         if isinstance(code, int):  # aiohttp's WebSocketError: the client broke RFC 6455 or a limit
             rule = "frame-too-large" if code == 1009 else "bad-frame"
             self._forbidden(Violation("1.3", rule, str(error)))
-            self._ended("server", "close_frame")
-            self._wire.write(struct.pack("!H", code), WSMsgType.CLOSE)
-            self._wire.close()
-        self._ended("client", "fin" if self._ending.error is None else "rst")
+            self.ended("server", "close_frame")
+            self.wire.write(struct.pack("!H", code), WSMsgType.CLOSE)
+            self.wire.close()
+        self.ended("client", "fin" if self._ending.error is None else "rst")
 
     def _over(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._cut_wait()
-        self._session.lost(self._loop.time())
-        self._wire.over()
-        self._reading.let_go()
+        self.session.lost(self._loop.time())
+        self.wire.over()
+        self.reading.let_go()
         info = self.info
         info.ended_s = self._loop.time()
         data = {"by": info.ended_by, "how": info.how, "client_close_code": info.client_close_code}
         self._note("end", "end", data)
 
-    def _ended(self, by: Literal["client", "server"], how: How) -> None:
+    def ended(self, by: Literal["client", "server"], how: How) -> None:
+        """The connection ends by this side's doing; the first account stands."""
         if self.info.ended_by is None:
             self.info.ended_by, self.info.how = by, how
 
@@ -186,10 +176,10 @@ class Connection:
         self._timer, self._timer_s = None, math.nan
         now_s = self._loop.time()
         self._outbox += self.faults.on_timer(now_s)
-        self._take(self._session.on_timer(now_s), now_s)
+        self._take(self.session.on_timer(now_s), now_s)
 
     def _set_timer(self) -> None:
-        due_s = self._session.next_timer_s()
+        due_s = self.session.next_timer_s()
         fault_s = self.faults.next_timer_s if self.faults.runs else None
         if fault_s is not None and (due_s is None or fault_s < due_s):
             due_s = fault_s
@@ -210,7 +200,7 @@ class Connection:
             and not self._outbox
             and self._waiting is None
             and not self._close_sent
-            and not self._wire.end_asked
+            and not self.wire.end_asked
             and not self._transport.is_closing()
         )
         for output in outputs:
@@ -239,8 +229,8 @@ class Connection:
         if self._outbox or self._ending.clogged:
             self._work_off()
         else:
-            self._wire.flush()
-        if self.faults.runs or not self._session.nothing_before(self._timer_s):
+            self.wire.flush()
+        if self.faults.runs or not self.session.nothing_before(self._timer_s):
             self._set_timer()
 
     def _work_off(self) -> None:
@@ -248,99 +238,71 @@ class Connection:
         while outbox and self._waiting is None:
             run, action = outbox.popleft()
             if isinstance(action, Send):
-                self._send(action)
+                self.send(action)
             elif isinstance(action, Wait):
                 handle = self._loop.call_later(action.seconds, self._end_wait)
                 self._waiting = (run, self._loop.time(), handle)
             elif isinstance(action, End):
-                self._end(action.code, action.reason if action.told else "")
+                self.end(action.code, action.reason if action.told else "")
             elif isinstance(action, Control):
                 self._control(action)
             else:
                 assert run is not None
-                self._wire.flush()
-                self._carry_out(run, action)
-        self._wire.flush()
+                self.wire.flush()
+                carry_out(self, run, action)
+        self.wire.flush()
         if self._ending.clogged and self._transport.get_write_buffer_size() > MAX_UNREAD_OUTPUT_BYTES:
             self._drop_unread()
 
-    def _carry_out(self, run: FaultRun, action: Action) -> None:
-        if isinstance(action, Observed):
-            if not self._wire.ended:
-                run.observe(action.evidence)
-        elif isinstance(action, PauseReading | SlowReading):
-            self._reading.hold(run, action, run.observe)
-        elif isinstance(action, ResumeReading):
-            proof = self._reading.let_go(None if action.all else run)
-            if action.all and proof is not None:
-                run.observe(proof)
-            self._handle_unhandled()
-        elif isinstance(action, Encoded):
-            self._send(action.send, action)
-        elif isinstance(action, Number):
-            self._session.stamp(action.send)
-        elif isinstance(action, Text | Raw):
-            self._send_bytes(action)
-        elif isinstance(action, CloseFrame):
-            self._end(action.code, action.reason)
-        elif isinstance(action, HalfClose):
-            self._wire.half_close(lambda proof: self._half_closed(run, proof))
-        elif isinstance(action, Reset):
-            self._reset(run)
-        elif isinstance(action, Shape):
-            self._wire.add(run, action, run.observe, lambda: self._ended("server", "tcp_end"))
-        elif isinstance(action, Unshape):
-            self._wire.remove(run)
-        else:
-            assert isinstance(action, Script), action
-            self._session.direct(action)
-
-    def _handle_unhandled(self) -> None:
-        while self._unhandled and not self._reading.paused:
+    def handle_unhandled(self) -> None:
+        """What was taken from the socket when reading stopped, as far as reading goes on."""
+        while self._unhandled and not self.reading.paused:
             self._on_message(self._unhandled.pop(0))
 
     def _can_send(self) -> bool:
-        return not self._close_sent and not self._wire.ended
+        return not self._close_sent and not self.wire.ended
 
     def _send_now(self, send: Send, now_s: float) -> None:
         """What no fault touches and nothing waits in front of."""
-        event = self._session.stamp(send)
+        event = self.session.stamp(send)
         name: str = event["type"]
         payload = orjson.dumps(event) if send.payload is None else send.payload
-        self.info.session_id = self._session.id
+        self.info.session_id = self.session.id
         self.info.sent[name] += 1
-        self._wire.write(payload, WSMsgType.TEXT)
+        self.wire.write(payload, WSMsgType.TEXT)
         if self._tells_later and len(payload) <= MAX_KEPT_BYTES:
             self._add(now_s, self.info.number, "sent", name, payload, self._tell_frame)
         else:
-            self._add(now_s, self.info.number, "sent", name, self._session.told(event))
+            self._add(now_s, self.info.number, "sent", name, self.session.told(event))
 
-    def _send(self, send: Send, how: Encoded | None = None) -> None:
+    def send(self, send: Send, how: Encoded | None = None) -> None:
+        """An event goes out, in its own form or in a fault's."""
         if not self._can_send():
             return
-        event = send.event if how is not None and how.numbered else self._session.stamp(send)
+        event = send.event if how is not None and how.numbered else self.session.stamp(send)
         name: str = event["type"]
-        self.info.session_id = self._session.id
+        self.info.session_id = self.session.id
         if how is not None and how.encode is not None:
             payload = how.encode(event)
         else:
             payload = encode(event) if send.payload is None else send.payload
-        line = self._session.told(event) if how is None else escaped(self._session.told(event))
+        line = self.session.told(event) if how is None else escaped(self.session.told(event))
         for _ in range(1 if how is None else how.times):
-            self._wire.write(payload, WSMsgType.TEXT)
+            self.wire.write(payload, WSMsgType.TEXT)
             self.info.sent[name] += 1
             self._note("sent", name, line)
         if self.faults.runs:
             self._outbox.extendleft(reversed(self.faults.sent(name, self._loop.time())))
 
-    def _send_bytes(self, action: Text | Raw) -> None:
+    def send_bytes(self, action: Text | Raw) -> None:
+        """What is no event goes out."""
         if not self._can_send():
             return
         if isinstance(action, Text):
-            self._wire.write(action.payload, WSMsgType.TEXT)
+            self.wire.write(action.payload, WSMsgType.TEXT)
             self._note("sent", "(text)", {"bytes": len(action.payload)})
         else:
-            self._wire.raw(action.data)
+            self.wire.raw(action.data)
             self._note("sent", "(raw)", {"bytes": len(action.data)})
 
     def _answer(self, output: Control) -> None:
@@ -359,36 +321,34 @@ class Connection:
 
     def _control(self, action: Control) -> None:
         if isinstance(action, Pong):
-            self._wire.write(action.payload, WSMsgType.PONG)
+            self.wire.write(action.payload, WSMsgType.PONG)
         elif isinstance(action, CloseReply):
             payload = b"" if action.code == 1005 else struct.pack("!H", action.code)
-            self._wire.write(payload, WSMsgType.CLOSE)
+            self.wire.write(payload, WSMsgType.CLOSE)
         else:
-            self._wire.close()
+            self.wire.close()
 
-    def _end(self, code: int | None, reason: str = "") -> None:
+    def end(self, code: int | None, reason: str = "") -> None:
+        """A close frame goes out; without a code the TCP connection ends."""
         if self._close_sent:
             return
         if code is None:
-            self._ended("server", "tcp_end")
+            self.ended("server", "tcp_end")
             self._answer(CloseTcp())
             return
-        self._ended("server", "close_frame")
-        self._wire.write(struct.pack("!H", code) + close_reason(reason), WSMsgType.CLOSE)
+        self.ended("server", "close_frame")
+        self.wire.write(struct.pack("!H", code) + close_reason(reason), WSMsgType.CLOSE)
         self._close_sent = True
         if self._timer is not None:
             self._timer.cancel()
         self._timer_s = -math.inf  # nothing comes before it
         self._timer = self._loop.call_later(CLOSE_REPLY_S, self._answer, CloseTcp())
 
-    def _half_closed(self, run: FaultRun, proof: Mapping[str, Any]) -> None:
-        self._ended("server", "tcp_end")
-        run.observe(proof)
-
-    def _reset(self, run: FaultRun) -> None:
+    def reset_by(self, run: FaultRun) -> None:
+        """The TCP connection is reset by a fault."""
         if not self._transport.is_closing():
-            self._ended("server", "reset")
-            proof = self._wire.reset()
+            self.ended("server", "reset")
+            proof = self.wire.reset()
             if proof is not None:
                 run.observe(proof)
 
@@ -396,8 +356,8 @@ class Connection:
         if not self._transport.is_closing():
             size = self._transport.get_write_buffer_size()
             self._forbidden(Violation("1.3", "output-unread", f"{size} bytes"))
-            self._ended("server", "reset")
-            self._wire.reset()
+            self.ended("server", "reset")
+            self.wire.reset()
 
     # -- the one place that waits
 

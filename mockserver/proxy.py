@@ -19,6 +19,7 @@ from mockserver.arming import Armed, make_listener
 from mockserver.connection_info import ConnectionInfo
 from mockserver.faults import Fault, FaultReport, FaultRun, make_fault
 from mockserver.faults.actions import Action, Control
+from mockserver.incoming import Upgraded
 from mockserver.journal import Journal
 from mockserver.profiles import Dialect
 from mockserver.relay import Relay
@@ -228,7 +229,7 @@ class ProxyServer:
             return web.Response(status=502, text=f"{type(error).__name__}: {error}")
 
     async def _realtime(self, request: web.Request) -> web.StreamResponse:
-        websocket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False)
+        websocket = Upgraded()
         if not websocket.can_prepare(request):
             await websocket.prepare(request)  # no upgrade: raises what it is answered with
         transport = request.transport
@@ -240,7 +241,7 @@ class ProxyServer:
             return await self._relay(request, transport, websocket)
 
     async def _relay(
-        self, request: web.Request, transport: asyncio.Transport, websocket: web.WebSocketResponse
+        self, request: web.Request, transport: asyncio.Transport, websocket: Upgraded
     ) -> web.StreamResponse:
         assert self._http is not None
         info, who = self._accepted(transport, request)

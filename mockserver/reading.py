@@ -109,9 +109,7 @@ class Ending(asyncio.Protocol):
         feed: takes what is read; None: the protocol does.
     """
 
-    def __init__(
-        self, protocol: asyncio.BaseProtocol, feed: Callable[[bytes], object] | None = None
-    ) -> None:
+    def __init__(self, protocol: asyncio.BaseProtocol, feed: Callable[[bytes], object] | None = None) -> None:
         self.protocol = cast(asyncio.Protocol, protocol)
         self.on_lost: Callable[[], None] | None = None
         self.error: Exception | None = None

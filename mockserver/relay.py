@@ -181,7 +181,7 @@ class Relay:
             self.id = self.seen.session_id
         elif name == "response.created":
             created = response_id(event)
-            if created is not None and not self._ledger.knows(created):
+            if created is not None and created not in self._ledger.known:
                 self._ledger.open(created)
         return Send(event, sequenced=False, payload=data)
 
@@ -202,7 +202,7 @@ class Relay:
             self.input.commits += 1
             return line + self._strict.commit(event)
         if name == "playback.ack":
-            return line + self._strict.ack(event, self._ledger)
+            return [*line, *self._strict.ack(event, self._ledger)]
         if name == "session.close":
             seen.close_s = now_s
         return line

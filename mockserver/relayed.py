@@ -27,7 +27,7 @@ class RelayedConnection(Connection):
     def feed(self, outputs: list[Output]) -> None:
         """What the server does now."""
         if self.info.ended_s is None:
-            self._take(outputs)
+            self._take(outputs, self._loop.time())
 
     def answer(self, output: Control) -> None:
         """The server's answer to a ping or a close frame, or its end."""
@@ -36,20 +36,20 @@ class RelayedConnection(Connection):
 
     def write_frame(self, payload: bytes, kind: WSMsgType) -> None:
         """A frame that is no event, such as a ping of the server."""
-        if not self._wire.ended and not self._close_sent:
-            self._wire.write(payload, kind)
-            self._wire.flush()
+        if not self.wire.ended and not self._close_sent:
+            self.wire.write(payload, kind)
+            self.wire.flush()
 
     def reset(self) -> None:
         """The server's end was a reset; so is this."""
         if not self._transport.is_closing():
-            self._ended("server", "reset")
-            self._wire.reset()
+            self.ended("server", "reset")
+            self.wire.reset()
 
     @property
     def held(self) -> bool:
         """A fault keeps this client from being read."""
-        return self._reading.paused
+        return self.reading.paused
 
     async def drained(self) -> None:
         """Wait while the client leaves unread what was written to it."""
@@ -63,23 +63,27 @@ class RelayedConnection(Connection):
     def hold_reading(self, held: bool) -> None:
         """Read no more than the server takes."""
         if held:
-            self._reading.hold("server", PauseReading(False), _unproven)
+            self.reading.hold("server", PauseReading(False), _unproven)
         else:
-            self._reading.let_go("server")
-            self._handle_unhandled()
+            self.reading.let_go("server")
+            self.handle_unhandled()
 
     def _on_message(self, message: WSMessage) -> None:
+        now_s = self._loop.time()
+        if self.reading.paused:
+            self._unhandled.append(message)
+            return
         if message.type is WSMsgType.TEXT:
-            self._take(self._session.receive(message.data, self._loop.time()))
+            self._take(self.session.receive(message.data, now_s), now_s)
             return
         if message.type is WSMsgType.BINARY:
-            self._take(self._session.receive_binary(len(message.data), self._loop.time()))
+            self._take(self.session.receive_binary(len(message.data), now_s), now_s)
         elif message.type is WSMsgType.CLOSE:
             self.info.client_close_code = int(message.data or 1005)
             if self._close_sent:
                 self._answer(CloseTcp())
             else:
-                self._ended("client", "close_frame")
+                self.ended("client", "close_frame")
                 self._cut_wait()
                 self._outbox.clear()  # nothing may follow a close frame
         self.peer_frame(message)

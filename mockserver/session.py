@@ -321,11 +321,11 @@ class ServerSession:
             raise Refusal("unknown_event", f"Unknown event: {told_value(name)}", section="3.1")
         if name in LEASE_EVENTS:
             self._lifetime.lease_s = now_s
-        if handler is not append and handler is not chunk:  # they tell their own line, with their media hashed
-            if small:
-                self._out.append(Received(name, event, told_received))
-            else:
-                self.note_received(event)
+        if (
+            handler is not append and handler is not chunk
+        ):  # they tell their own line, with their media hashed
+            line = Received(name, event, told_received)
+            self._out.append(line if small else Received(name, line.line))
         if self.clock is None or name not in CLOCKED:
             handler(self, event, now_s)
             return

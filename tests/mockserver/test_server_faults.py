@@ -11,7 +11,6 @@ import pytest
 from conformance.clock import VirtualLoop, run_virtual
 from mockserver.app import MockServer
 from mockserver.faults import FAULTS, Fault, FaultReport
-from mockserver.reading import HeldReading
 from scenarios.faults import FAULTS as SPECS
 from scenarios.faults import (
     ErrorEvent,
