@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_probe
+from conformance import cli_fuzz, cli_probe
 from conformance.exits import Exit
 
 app = typer.Typer(
@@ -329,4 +329,5 @@ def coverage(
     raise typer.Exit(int(code))
 
 
+cli_fuzz.register(app)
 cli_probe.register(app)

@@ -26,6 +26,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "client/teardown.py: except Exception": "kept, and raised after the last step of the teardown (R8)",
         "mockserver/incoming.py: except Exception": "a bug of ours is raised where the connection is served",
         "conformance/clients/python_module.py": "a module of others may raise anything; told with its file",
+        "conformance/fuzz/play.py": "a bug of ours becomes a finding of its own, told with its stack",
         "conformance/runner.py": "a bug of ours becomes a harness error of its scenario, told with its stack",
     },
     "compiled code": {
@@ -36,6 +37,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "conformance/runner.py": "real time a scenario took: printed, never judged",
         "conformance/session.py": "real time a run took: printed, never judged",
         "conformance/defects/matrix.py": "real time the matrix took: printed, never judged",
+        "conformance/fuzz/": "real and processor time of campaigns: a bound on searching, printed, never judged",
     },
     "long function": {},
     "loose wait": {},

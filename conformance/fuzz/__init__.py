@@ -1,0 +1,1 @@
+"""Fuzzing: whole scenarios drawn at random, played in virtual time, judged by what must always hold."""

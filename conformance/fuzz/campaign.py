@@ -1,0 +1,162 @@
+"""A campaign: cases one after another, what they reached and what they found, kept as it comes."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.fuzz import executors, files
+from conformance.fuzz.case import Block, BlockResult, CasePlayer, Found, play_block
+from conformance.fuzz.drawing import Kinds
+from conformance.fuzz.play import scratch_folder
+from conformance.fuzz.shrink import shrink
+from conformance.fuzz.states import ALL_STATES
+from conformance.outcome import Outcome
+
+BLOCK = 20
+"""Cases in a block."""
+SHRUNK = 25
+"""Findings of one campaign that are made small; more than that have a common cause."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to draw, how much of it, and where to play it."""
+
+    seed: int
+    cases: int | None = None
+    """How many in all shards together; None: until the time is over."""
+    for_s: float | None = None
+    """Real seconds."""
+    jobs: int = 1
+    shard: tuple[int, int] = (1, 1)
+    """(K, N): every N-th case from the K-th on."""
+    kinds: Kinds = field(default_factory=Kinds)
+    executor: str = "local"
+    """`local`, `ray` or `ray:ADDRESS`."""
+
+    def blocks(self, until_s: float | None) -> Iterator[Block]:
+        """Blocks of case numbers, without end when only the time is limited."""
+        first, step = self.shard[0] - 1, self.shard[1]
+        numbers: Iterator[int] = itertools.count(first, step)
+        if self.cases is not None:
+            numbers = iter(range(first, self.cases, step))
+        while until_s is None or time.monotonic() < until_s:
+            chunk = tuple(itertools.islice(numbers, BLOCK))
+            if not chunk:
+                return
+            yield Block(self.seed, chunk, self.kinds)
+
+
+@dataclass
+class Group:
+    """One finding, however often it was seen."""
+
+    found: Found
+    """The first case that showed it, made small when there was time."""
+    count: int = 1
+    first_case: int = 0
+
+
+@dataclass
+class Tally:
+    """What a campaign did."""
+
+    cases: int = 0
+    runs: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    groups: dict[str, Group] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    real_s: float = 0.0
+    virtual_s: float = 0.0
+    interrupted: bool = False
+
+    def add(self, block: BlockResult) -> list[Group]:
+        """Count a block; returns the findings that are new."""
+        fresh: list[Group] = []
+        self.cpu_s += block.cpu_s
+        for case in block.cases:
+            self.cases += 1
+            self.runs += 1 + case.extra_runs
+            self.virtual_s += case.virtual_s
+            self.outcomes[case.outcome.value] += 1
+            self.states.update(case.states)
+            for found in case.found:
+                known = self.groups.get(found.key)
+                if known is not None:
+                    known.count += 1
+                    continue
+                group = Group(found, first_case=case.number)
+                self.groups[found.key] = group
+                fresh.append(group)
+        return fresh
+
+    @property
+    def never(self) -> list[str]:
+        """States that no case reached."""
+        return [state for state in ALL_STATES if not self.states[state]]
+
+    @property
+    def harness_errors(self) -> bool:
+        """Whether anything found is ours."""
+        return any(group.found.finding.id == "harness-error" for group in self.groups.values())
+
+
+Told = Callable[[Tally, list[Group]], None]
+
+
+def run_campaign(plan: Plan, *, save: Path | None, on_block: Told) -> Tally:
+    """Play a campaign; Ctrl-C ends it and keeps what was found.
+
+    Args:
+        plan: what and how much.
+        save: each finding is written there at once, and again when it has been made small; None: nowhere.
+        on_block: called after each block with the tally and the findings that are new.
+    """
+    tally = Tally()
+    began_s = time.monotonic()
+    until_s = None if plan.for_s is None else began_s + plan.for_s
+    results = _executed(plan, plan.blocks(until_s))
+    try:
+        for block in results:
+            fresh = tally.add(block)
+            tally.real_s = time.monotonic() - began_s
+            if save is not None:
+                for group in fresh:
+                    files.write(group.found, save)
+            on_block(tally, fresh)
+        _make_small(plan, tally, save)
+    except KeyboardInterrupt:
+        tally.interrupted = True
+    finally:
+        results.close()
+    return tally
+
+
+def _executed(plan: Plan, blocks: Iterator[Block]) -> Generator[BlockResult, None, None]:
+    kind, _, address = plan.executor.partition(":")
+    if kind == "ray":
+        return executors.on_ray(blocks, play_block, plan.jobs, address or None)
+    return executors.local(blocks, play_block, plan.jobs)
+
+
+def _make_small(plan: Plan, tally: Tally, save: Path | None) -> None:
+    with scratch_folder() as scratch:
+        player = CasePlayer(plan.seed, scratch)
+        for group in list(tally.groups.values())[:SHRUNK]:
+            if not group.found.data:
+                continue
+            group.found = shrink(group.found, player)
+            if save is not None:
+                files.write(group.found, save)
+
+
+def outcome_words(tally: Tally) -> str:
+    """How the cases ended, in the order of a reader's interest."""
+    order = (Outcome.FAIL, Outcome.HARNESS_ERROR, Outcome.INDETERMINATE, Outcome.INERT, Outcome.PASS)
+    return ", ".join(f"{tally.outcomes[o.value]} {o.value}" for o in order if tally.outcomes[o.value])

@@ -1,0 +1,218 @@
+"""One case of a campaign: a drawn scenario played, and played again with other chances, and what that shows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.play import Played, play, scratch_folder
+from conformance.fuzz.strategies import build
+from conformance.options import RunOptions
+from conformance.outcome import Finding, Outcome
+
+Data = dict[str, Any]
+
+TIES_EVERY = 4
+"""Every so many cases the scenario is played again with simultaneous events in another order."""
+CHUNKS_EVERY = 8
+"""Every so many cases it is played again with the server's frames cut in pieces."""
+DOUBTS = (11, 12, 13)
+"""Orders of ties that a finding beside a near miss must survive."""
+SLICER: Data = {"slicer": {"average_size_bytes": 900, "size_variation_bytes": 700, "delay_s": 1e-7}}
+BYTEWISE = frozenset({"limit_data", "slicer", "bandwidth", "latency"})
+"""Faults that count bytes or writes: with other pieces they are other faults."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding, and all that is needed to see it again."""
+
+    finding: Finding
+    seed: int
+    number: int
+    data: Data
+    """The scenario."""
+    ties: int | None = None
+    """Order of simultaneous events; None: as they were asked for."""
+    against: str = ""
+    """`ties` or `chunks`: it was found by comparing with the performance without."""
+
+    @property
+    def key(self) -> str:
+        """Findings with the same id and stack are one."""
+        return f"{self.finding.id}-{_digest(_essence(self.finding))}"
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What came of one case."""
+
+    number: int
+    outcome: Outcome
+    found: tuple[Found, ...]
+    states: frozenset[str]
+    virtual_s: float
+    extra_runs: int
+    """Performances beyond the first."""
+    digest: str = ""
+    """Of the trace; only when asked for."""
+    notes: tuple[str, ...] = field(default=())
+    """Why it is indeterminate."""
+
+
+_VARIABLE = re.compile(r"\d+(\.\d+)?|'[^']*'|\"[^\"]*\"|0x[0-9a-f]+")
+
+
+def _essence(finding: Finding) -> str:
+    """What makes two findings one: the stack where there is one, else its words without numbers and quotations."""
+    stack = [re.sub(r":\d+\)", ")", line) for line in finding.details if line.startswith("  ")]
+    if stack:
+        return "\n".join(stack)
+    return _VARIABLE.sub("_", finding.actual)[:160]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+class CasePlayer:
+    """Plays cases of one seed in one folder."""
+
+    def __init__(self, seed: int, scratch: Path, *, trace: bool = False) -> None:
+        self.seed = seed
+        self.scratch = scratch
+        self.trace = trace
+
+    def case(self, number: int, data: Data) -> CaseResult:
+        """Play a drawn scenario; and where its number says so, with other ties and other pieces."""
+        played = self.play(data, number)
+        found = list(self._found(played, data, number))
+        states, notes, extra = set(played.states), [], 0
+        if found and played.near_misses:
+            kept = self._beyond_doubt(found, data, number)
+            extra += len(DOUBTS)
+            if len(kept) < len(found):
+                notes.append("a finding hangs on an event within 1 ms of a deadline")
+            found = kept
+        for against in self._variants(number, data):
+            extra += 1
+            more, note = self._against(played, against, data, number)
+            found += more
+            if note:
+                notes.append(note)
+        outcome = played.result.outcome
+        if found:
+            outcome = Outcome.FAIL
+        elif notes:
+            outcome = Outcome.INDETERMINATE
+        digest = played.digest if self.trace else ""
+        return CaseResult(
+            number,
+            outcome,
+            tuple(found),
+            frozenset(states),
+            played.result.virtual_s,
+            extra,
+            digest,
+            tuple(notes),
+        )
+
+    def play(self, data: Data, number: int, *, ties: int | None = None) -> Played:
+        """One performance of some data."""
+        options = RunOptions(seed=self.seed, tie_seed=ties)
+        return play(build(data, f"fuzz/{self.seed}-{number}"), options, self.scratch, trace=self.trace)
+
+    def check(self, found: Found, data: Data) -> tuple[Found, ...]:
+        """What the same look finds in other data: for shrinking, and for replaying."""
+        played = self.play(data, found.number, ties=None if found.against else found.ties)
+        if found.against:
+            return tuple(self._against(played, found.against, data, found.number, ties=found.ties)[0])
+        return tuple(self._found(played, data, found.number, ties=found.ties))
+
+    def _found(self, played: Played, data: Data, number: int, ties: int | None = None) -> Iterator[Found]:
+        for finding in played.findings:
+            yield Found(finding, self.seed, number, data, ties)
+
+    def _beyond_doubt(self, found: Sequence[Found], data: Data, number: int) -> list[Found]:
+        """Those that do not hang on the order of what happened at the deadline's own instant."""
+        keys = {one.key for one in found}
+        for ties in DOUBTS:
+            keys &= {one.key for one in self._found(self.play(data, number, ties=ties), data, number)}
+        return [one for one in found if one.key in keys]
+
+    def _variants(self, number: int, data: Data) -> Iterator[str]:
+        names = {name for fault in data.get("faults", ()) for name in fault}
+        if number % TIES_EVERY == 1:
+            yield "ties"
+        if number % CHUNKS_EVERY == 3 and not names & BYTEWISE:
+            yield "chunks"
+
+    def _against(
+        self, played: Played, against: str, data: Data, number: int, ties: int | None = None
+    ) -> tuple[list[Found], str]:
+        """Compare with a performance that should have ended the same way."""
+        if against == "chunks":
+            other = self.play({**data, "faults": [*data.get("faults", ()), SLICER]}, number)
+        else:
+            ties = number if ties is None else ties
+            other = self.play(data, number, ties=ties)
+        known = {Found(finding, self.seed, number, data).key for finding in played.findings}
+        fresh = [f for f in self._found(other, data, number, ties) if f.key not in known]
+        difference = None
+        if not played.findings and not other.findings:
+            difference = played.summary.difference(other.summary)
+        if not fresh and difference is None:
+            return [], ""
+        if played.near_misses or other.near_misses:
+            return [], f"with other {against} it ends otherwise, beside an event within 1 ms of a deadline"
+        if fresh and against == "ties":
+            return fresh, ""
+        if fresh:
+            return [
+                replace(one, data={**data, "faults": [*data.get("faults", ()), SLICER]}) for one in fresh
+            ], ""
+        assert difference is not None
+        sample, expected, actual = difference
+        finding = Finding(f"depends-on-{against}", (), expected, actual, sample)
+        return [Found(finding, self.seed, number, data, ties, against)], ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Cases that one worker plays in one go."""
+
+    seed: int
+    numbers: tuple[int, ...]
+    kinds: Kinds
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """What came of a block."""
+
+    cases: tuple[CaseResult, ...]
+    cpu_s: float
+    """Processor time of this process for it."""
+
+
+def play_block(block: Block) -> BlockResult:
+    """Draw and play the cases of a block; a module-level function, so that it can be sent to a worker."""
+    began_s = time.process_time()
+    drawer = _drawer(block.kinds, os.getpid())
+    with scratch_folder() as scratch:
+        player = CasePlayer(block.seed, scratch)
+        cases = tuple(player.case(number, drawer.draw(block.seed, number)) for number in block.numbers)
+    return BlockResult(cases, time.process_time() - began_s)
+
+
+@lru_cache(maxsize=4)
+def _drawer(kinds: Kinds, pid: int) -> Drawer:
+    return Drawer(kinds)

@@ -1,0 +1,185 @@
+"""One scenario played once on a fresh virtual loop, judged, and told in few words."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from client.media import Frame, Prepared
+from conformance.fuzz.oracle import check_model
+from conformance.fuzz.states import states_of
+from conformance.judgement import judge
+from conformance.observation import Observation
+from conformance.options import RunOptions
+from conformance.outcome import Finding, Outcome, ScenarioResult
+from conformance.runner import perform
+from conformance.trace import Record, comparable
+from scenarios.clips import make_frames, make_pcm
+from scenarios.model import Clip, SampleSpec, Scenario
+from scenarios.names import REQUIREMENTS
+
+MEMORY_FOLDER = Path("/dev/shm")
+"""Folders are made and removed a hundred times a second; a disk would be most of the time."""
+EVERY_REQUIREMENT = sorted(REQUIREMENTS, key=lambda name: int(name[1:]))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What must not depend on the order of simultaneous events, nor on how the network cuts the frames."""
+
+    samples: tuple[tuple[str, str], ...]
+    """Name of the sample and what became of it, in words."""
+
+    def difference(self, other: Summary) -> tuple[str, str, str] | None:
+        """The first sample that ended differently, and both ends; None: all are alike."""
+        for (name, mine), (_, others) in zip(self.samples, other.samples, strict=True):
+            if mine != others:
+                return name, mine, others
+        return None
+
+
+@dataclass(frozen=True)
+class Played:
+    """One performance."""
+
+    result: ScenarioResult
+    summary: Summary
+    states: frozenset[str]
+    near_misses: int
+    records: tuple[Record, ...] = ()
+    """The trace in order; only when asked for."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong; an error of ours is one finding of its own."""
+        if self.result.outcome is Outcome.HARNESS_ERROR:
+            return (harness_finding(self.result.reason),)
+        return self.result.findings
+
+    @property
+    def digest(self) -> str:
+        """Of the trace, as far as the same seed must give the same one."""
+        return hashlib.sha256("\n".join(comparable(self.records)).encode()).hexdigest()
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for the files of the performances, in memory where the system has such a place."""
+    place = MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None
+    try:
+        made = tempfile.mkdtemp(prefix="conformance-fuzz-", dir=place)
+    except OSError:
+        made = tempfile.mkdtemp(prefix="conformance-fuzz-")
+    try:
+        yield Path(made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool = False) -> Played:
+    """Play and judge; what happens to the harness is a finding, never an exception.
+
+    Args:
+        scenario: any scenario without a dataset; its `requires` are left aside, a finding may name any requirement.
+        options: seed and order of ties.
+        scratch: an empty folder; it is left empty.
+        trace: keep the records.
+    """
+    started = time.perf_counter()
+    asked = scenario.model_copy(update={"requires": EVERY_REQUIREMENT})
+    folder = scratch / "case"
+    folder.mkdir()
+    try:
+        observation = perform(asked, options, folder, [_prepared(spec, options.seed) for spec in asked.specs])
+        result = judge(observation, options, real_s=time.perf_counter() - started)
+        result = _with_model(observation, result)
+    except Exception as error:  # noqa: BLE001 - a bug of ours is told as ours and never blamed on the client
+        return _broken(scenario, error, time.perf_counter() - started)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert observation.recorder is not None
+    return Played(
+        result,
+        Summary(tuple(_ends(observation))),
+        states_of(observation),
+        observation.near_misses,
+        tuple(observation.recorder.ordered()) if trace else (),
+    )
+
+
+def _with_model(observation: Observation, result: ScenarioResult) -> ScenarioResult:
+    """The verdict with what the model of a right client says; an inert fault is no finding here."""
+    if result.outcome is Outcome.HARNESS_ERROR:
+        return result
+    findings = (*result.findings, *check_model(observation))
+    if findings:
+        return replace(result, outcome=Outcome.FAIL, findings=findings)
+    return result
+
+
+def _broken(scenario: Scenario, error: Exception, real_s: float) -> Played:
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    where = " < ".join(f"{Path(f.filename).name}:{f.name}" for f in reversed(frames[-6:]))
+    result = ScenarioResult(
+        id=scenario.id,
+        title=scenario.title,
+        requires=tuple(scenario.requires),
+        outcome=Outcome.HARNESS_ERROR,
+        reason=f"{type(error).__name__}: {error} ({where})",
+        real_s=real_s,
+    )
+    return Played(result, Summary(()), frozenset(), 0)
+
+
+def harness_finding(reason: str) -> Finding:
+    """An error of the harness as something to be found, shrunk and kept like any other."""
+    return Finding("harness-error", (), "the harness plays every scenario", reason)
+
+
+_STAMPS = re.compile(r"\d+(\.\d+)?")
+
+
+def _ends(observation: Observation) -> Iterator[tuple[str, str]]:
+    for facts in observation.samples:
+        metadata: dict[str, Any] = dict(facts.metadata or {})
+        set_timeouts = [k for k in ("ack_timeout", "close_timeout", "drain_timeout") if metadata.get(k)]
+        told = (
+            f"{facts.outcome} after {facts.attempts} attempt(s), close {facts.close}, "
+            f"timeouts {set_timeouts}, error {_STAMPS.sub('N', facts.error)!r}, text {facts.text!r}"
+        )
+        yield facts.name, told
+
+
+def _prepared(spec: SampleSpec, seed: int) -> Prepared:
+    clip = spec.clip
+    speech = None if clip.speech is None else tuple(clip.speech)
+    return Prepared(
+        split=spec.split,
+        id=spec.id,
+        pcm=_pcm(clip.seconds or 0.0, speech, seed, spec.id),
+        frames=_frames(clip.seconds or 0.0, clip.frame_bytes, seed, spec.id) if clip.frames else (),
+        video_duration_s=clip.seconds or 0.0,
+    )
+
+
+@lru_cache(maxsize=128)
+def _pcm(seconds: float, speech: tuple[float, ...] | None, seed: int, sample_id: str) -> bytes:
+    made = Clip(seconds=seconds, speech=None if speech is None else list(speech))
+    return make_pcm(made, seed, sample_id)
+
+
+@lru_cache(maxsize=128)
+def _frames(seconds: float, frame_bytes: int, seed: int, sample_id: str) -> tuple[Frame, ...]:
+    made = make_frames(Clip(seconds=seconds, frame_bytes=frame_bytes), seed, sample_id)
+    return tuple(Frame(t_s=float(second), jpeg=jpeg) for second, jpeg in enumerate(made))

@@ -1,0 +1,210 @@
+"""A finding seen again from its file, and taken over into the catalogue."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any
+
+from conformance.fuzz.case import CasePlayer, Found
+from conformance.fuzz.files import Saved, dumped, read, versions
+from conformance.fuzz.play import scratch_folder
+from conformance.fuzz.strategies import build
+from conformance.options import ConfigurationError, RunOptions
+from conformance.outcome import Finding
+from conformance.trace import comparable, write_ndjson
+from scenarios import ScenarioError
+
+FILL_IN = "FILL IN"
+"""Begins the title of a promoted scenario until somebody has said in words what it shows."""
+TRACE_HEAD = "conformance-trace"
+TRACE_FORMAT = 1
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a file gave when it was played again."""
+
+    saved: Saved
+    again: tuple[Found, ...]
+    """Everything found now."""
+
+    @property
+    def same(self) -> Found | None:
+        """The finding of the file, if it is there again."""
+        return next((one for one in self.again if one.key == self.saved.key), None)
+
+    @property
+    def other_versions(self) -> bool:
+        """Whether it was found with other versions than these."""
+        return self.saved.versions not in ("", versions())
+
+
+def replay(file: Path) -> Replay:
+    """Play a saved finding again.
+
+    Raises ConfigurationError: the file is no finding of this version, or its scenario does not load.
+    """
+    saved = read(file)
+    found = _as_found(saved)
+    try:
+        build(saved.data, file.stem)
+    except ScenarioError as error:
+        raise ConfigurationError(f"{file}: {error}") from None
+    with scratch_folder() as scratch:
+        return Replay(saved, CasePlayer(saved.seed, scratch).check(found, saved.data))
+
+
+def _as_found(saved: Saved) -> Found:
+    finding = Finding(saved.key, saved.requirements, "", "")
+    return Found(finding, saved.seed, saved.case, saved.data, saved.ties, saved.against)
+
+
+def write_trace(found: Found, file: Path) -> None:
+    """The trace of a finding, headed by the scenario that gave it, so that it can be replayed."""
+    head = {
+        TRACE_HEAD: TRACE_FORMAT,
+        "seed": found.seed,
+        "case": found.number,
+        "ties": found.ties,
+        "versions": versions(),
+        "scenario": found.data,
+    }
+    with scratch_folder() as scratch:
+        player = CasePlayer(found.seed, scratch, trace=True)
+        records = player.play(found.data, found.number, ties=found.ties).records
+    write_ndjson(file, records)
+    lines = file.read_bytes()
+    file.write_bytes(json.dumps(head, ensure_ascii=False).encode() + b"\n" + lines)
+
+
+@dataclass(frozen=True)
+class TraceReplay:
+    """A trace beside the one that its scenario gives now."""
+
+    records: int
+    first_difference: tuple[int, str, str] | None
+    """Line of the file, what stands there, what came now; None: they are the same."""
+
+
+def replay_trace(file: Path) -> TraceReplay:
+    """Play the scenario of a trace again and compare line by line.
+
+    Raises ConfigurationError: it is no trace with a scenario at its head, or one of another version.
+    """
+    try:
+        head_line, *lines = file.read_text(encoding="utf-8").splitlines()
+        head = json.loads(head_line)
+        old = [json.loads(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{file}: cannot be read as a trace: {error}") from None
+    if not isinstance(head, dict) or TRACE_HEAD not in head:
+        raise ConfigurationError(
+            f"{file}: no scenario at its head; traces that `conformance fuzz --save` writes can be replayed"
+        )
+    if head[TRACE_HEAD] != TRACE_FORMAT:
+        raise ConfigurationError(
+            f"{file}: a trace of format {head[TRACE_HEAD]}; this version reads {TRACE_FORMAT}"
+        )
+    try:
+        scenario: dict[str, Any] = head["scenario"]
+        seed, case, ties = int(head["seed"]), int(head["case"]), head["ties"]
+        build(scenario, "trace")
+    except (KeyError, TypeError, ValueError, ScenarioError) as error:
+        raise ConfigurationError(f"{file}: its head does not load: {error}") from None
+    with scratch_folder() as scratch:
+        records = CasePlayer(seed, scratch, trace=True).play(scenario, case, ties=ties).records
+    new = comparable(records)
+    for number, (was, now) in enumerate(zip(_comparable_lines(old), new, strict=False), start=2):
+        if was != now:
+            return TraceReplay(len(new), (number, was, now))
+    if len(old) != len(new):
+        return TraceReplay(len(new), (min(len(old), len(new)) + 2, f"{len(old)} lines", f"{len(new)} lines"))
+    return TraceReplay(len(new), None)
+
+
+def _comparable_lines(lines: Sequence[dict[str, Any]]) -> list[str]:
+    from conformance.trace import Record
+
+    records = []
+    for line in lines:
+        data = {k: v for k, v in line.items() if k not in ("t_s", "session", "seq", "side", "what")}
+        records.append(Record(line["t_s"], line["session"], line["seq"], line["side"], line["what"], data))
+    return comparable(records)
+
+
+def promote(file: Path, name: str, catalogue: Path | None) -> Path:
+    """Take a finding over into the catalogue, below `regressions/`.
+
+    Args:
+        file: as `conformance fuzz --save` writes it.
+        name: id of the scenario, with or without `regressions/`.
+        catalogue: its folder; None: that of this installation.
+    Returns: the new file. Its title is to be filled in.
+    Raises ConfigurationError: a bad name, one that is taken, a finding that is not there any more, or one that names no
+        requirement and so explains nothing.
+    """
+    name = name.removeprefix("regressions/")
+    if _ID.fullmatch(name) is None:
+        raise ConfigurationError(f"{name!r} is no id; lower-case letters, digits, '.', '_', '-'")
+    root = catalogue or Path(str(package_files("scenarios") / "catalogue"))
+    place = root / "regressions" / f"{name}.yaml"
+    if place.exists():
+        raise ConfigurationError(f"{place} is there already; give another id")
+    played = replay(file)
+    same = played.same
+    if same is None:
+        now = ", ".join(one.finding.id for one in played.again) or "nothing"
+        raise ConfigurationError(f"{file}: {played.saved.key} is not seen any more (found now: {now})")
+    if same.finding.id == "harness-error":
+        raise ConfigurationError(f"{file}: an error of the harness is no regression of a client; fix it here")
+    if not same.finding.requirements:
+        raise ConfigurationError(
+            f"{file}: {same.finding.id} names no requirement, so nothing says what is broken; add the requirement to "
+            "the check that found it"
+        )
+    if not _fails_by_itself(same):
+        raise ConfigurationError(
+            f"{file}: as a scenario of the catalogue it would pass: {same.finding.id} was found by comparing two "
+            "performances; say what must hold under `expect` and add it by hand"
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(_promoted(same), encoding="utf-8")
+    return place
+
+
+def _promoted(found: Found) -> str:
+    data = {
+        **found.data,
+        "title": f"{FILL_IN}: what must hold (found as {found.finding.id})",
+        "about": f"Expected: {found.finding.expected}. Seen when it was found: {found.finding.actual}"[:400],
+        "requires": list(found.finding.requirements),
+        "expect": catalogue_expectation(found),
+    }
+    origin = f"# From `conformance fuzz --seed {found.seed}`, case {found.number}.\n"
+    return origin + dumped(data)
+
+
+def catalogue_expectation(found: Found) -> dict[str, Any]:
+    """What the scenario must expect in the catalogue, where the model of fuzzing does not look."""
+    from conformance.fuzz.oracle import statement
+
+    return statement(found.finding) or found.data["expect"]
+
+
+def _fails_by_itself(found: Found) -> bool:
+    """Whether an ordinary run of the scenario, with its new expectation, shows the same finding."""
+    from conformance.runner import run_scenario
+
+    data = {
+        **found.data,
+        "requires": list(found.finding.requirements),
+        "expect": catalogue_expectation(found),
+    }
+    result = run_scenario(build(data, "promoted"), RunOptions(seed=found.seed))
+    return any(finding.id == found.finding.id for finding in result.findings)

@@ -1,0 +1,74 @@
+"""Whole scenarios as a Hypothesis strategy: what is drawn is an ordinary scenario, and it is always valid."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+from conformance.fuzz import faults, judging, scripts
+from conformance.fuzz.dice import Dice
+from scenarios.loader import build_scenarios
+from scenarios.model import Scenario
+from scenarios.source import Source
+
+Data = dict[str, Any]
+
+TITLE = "A drawn scenario"
+ABOUT = "Drawn by `conformance fuzz`: what must always hold must hold here."
+
+
+@st.composite
+def scenario_data(draw: Any, *, media: bool = True, judge: bool = True, seams: bool = True) -> Data:
+    """The data of a scenario file.
+
+    Args:
+        media: clips may carry pictures.
+        judge: some scenarios have a judge, with faults of its own.
+        seams: faults that act on a client in this process, possible only with such a client.
+    """
+    dice = Dice(draw)
+    judged = judge and dice.chance(18)
+    count = dice.weighted(((82, 1), (12, 2), (6, 3)))
+    ids = ("1",) if count == 1 and not judged else tuple("abc"[:count])
+    data: Data = {"title": TITLE, "about": ABOUT, "requires": []}
+    clips = [scripts.clip(dice, media=media) for _ in range(count)]
+    if len(ids) == 1 and not judged:
+        data["clip"] = clips[0]
+    else:
+        left = iter(clips)
+        data["samples"] = scripts.samples(dice, count, lambda: next(left), judged=judged)
+    data["server"] = scripts.server(dice, max(math.ceil(clip["seconds"]) for clip in clips))
+    of_session = dice.weighted(((14, 0), (46, 1), (26, 2), (14, 3)))
+    if judged:
+        # The judge is the subject then: a session that fails leaves nothing to judge.
+        of_session = min(of_session, 1) if dice.chance(30) else 0
+    drawn = faults.session_faults(dice, ids, of_session, seams=seams)
+    if judged:
+        data["judge"] = judging.judge(dice)
+        drawn += judging.judge_faults(dice, dice.weighted(((4, 1), (3, 0), (2, 2))))
+    if drawn:
+        data["faults"] = drawn
+    data["client"] = scripts.client(dice, count, judged=judged)
+    data["expect"] = {"finishes_within_s": scripts.EXPECTED_WITHIN_S}
+    return data
+
+
+def build(data: Data, scenario_id: str) -> Scenario:
+    """The scenario of drawn or edited data.
+
+    Raises ScenarioError: the data is no valid scenario; what the strategies draw always is.
+    """
+    (scenario,) = build_scenarios(Source(scenario_id, data), scenario_id)
+    return scenario
+
+
+def scenarios(
+    *, media: bool = True, judge: bool = True, seams: bool = True, scenario_id: str = "drawn"
+) -> st.SearchStrategy[Scenario]:
+    """Scenarios for a plain `@given` test; Hypothesis shrinks what fails.
+
+    Args: as for `scenario_data`; `scenario_id` names every scenario drawn.
+    """
+    return scenario_data(media=media, judge=judge, seams=seams).map(lambda data: build(data, scenario_id))

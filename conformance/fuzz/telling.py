@@ -1,0 +1,100 @@
+"""What a campaign says while it runs and at its end, in plain lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from conformance.fuzz.campaign import Group, Plan, Tally, outcome_words
+from conformance.fuzz.states import ALL_STATES, told
+
+EVERY_S = 5.0
+"""Between two lines of progress."""
+
+
+class Progress:
+    """A line now and then, and one for each finding as it comes."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._next_s = time.monotonic() + EVERY_S
+
+    def on_block(self, tally: Tally, fresh: list[Group]) -> None:
+        """Called after each block."""
+        for group in fresh:
+            finding = group.found.finding
+            self._say(f"found {group.found.key} in case {group.first_case}: {finding.actual[:140]}")
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + EVERY_S
+            self._say(progress_line(tally))
+
+    def _say(self, line: str) -> None:
+        print(" ".join(line.split()), file=self._out, flush=True)
+
+
+def progress_line(tally: Tally) -> str:
+    """Cases a second, states, findings."""
+    rate = tally.cases / tally.real_s if tally.real_s else 0.0
+    reached = len(ALL_STATES) - len(tally.never)
+    return (
+        f"{tally.cases} cases, {rate:.0f} a second, {reached} of {len(ALL_STATES)} states reached, "
+        f"{len(tally.groups)} finding(s)"
+    )
+
+
+def finished_lines(plan: Plan, tally: Tally, save: Path | None, *, states: bool) -> list[str]:
+    """The end of a campaign: states, findings, and one line that says it all."""
+    lines = state_lines(tally.states, every=states)
+    for key, group in sorted(tally.groups.items()):
+        finding = group.found.finding
+        lines += [
+            "",
+            f"{key}  {' '.join(finding.requirements)}  {group.count} time(s), first in case {group.first_case}",
+            f"  expected   {finding.expected}",
+            f"  actual     {finding.actual}",
+        ]
+        if save is not None:
+            lines.append(f"  replay     conformance replay {save / f'{key}.yaml'}")
+        else:
+            lines.append(
+                f"  again      conformance fuzz --seed {plan.seed} --case {group.first_case} --save DIR"
+            )
+    rate = tally.cases / tally.cpu_s if tally.cpu_s else 0.0
+    lines += [
+        "",
+        f"seed {plan.seed}, {tally.cases} cases ({outcome_words(tally)}), {tally.runs} performances, "
+        f"{tally.virtual_s / 3600:.1f} h of virtual time in {tally.real_s:.1f} s, {rate:.0f} cases a core second",
+        f"{len(tally.groups)} finding(s)" + (", interrupted" if tally.interrupted else ""),
+    ]
+    return lines
+
+
+def state_lines(states: Mapping[str, int], *, every: bool) -> list[str]:
+    """The table of states; what was never reached is always told."""
+    lines = []
+    if every:
+        width = max(len(told(state)) for state in ALL_STATES)
+        lines = [f"{told(state):<{width}}  {states.get(state, 0):>7}" for state in ALL_STATES]
+    never = [told(state) for state in ALL_STATES if not states.get(state)]
+    lines.append("never reached: " + ("; ".join(never) if never else "nothing"))
+    return lines
+
+
+def merged_lines(merged: Any, *, states: bool) -> list[str]:
+    """The end of a merge."""
+    lines = state_lines(merged.states, every=states)
+    for key, finding in sorted(merged.findings.items()):
+        lines += [
+            "",
+            f"{key}  {' '.join(finding['requirements'])}  {finding['count']} time(s), "
+            f"first in case {finding['first_case']}",
+            f"  actual     {finding['actual']}",
+        ]
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(merged.outcomes.items()))
+    lines += ["", f"seed {merged.seed}, {len(merged.shards)} shard(s), {merged.cases} cases ({counts})"]
+    if merged.missing:
+        lines.append(f"missing shard(s): {', '.join(merged.missing)}")
+    lines.append(f"{len(merged.findings)} finding(s)")
+    return lines

@@ -1,0 +1,108 @@
+"""A case: the same seed gives the same trace, a planted defect is found, and doubtful findings are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.defects.all import ALL_DEFECTS
+from conformance.defects.rewrite import applied
+from conformance.fuzz.case import Block, CasePlayer, Found, play_block
+from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.executors import local
+from conformance.fuzz.shrink import shrink
+from conformance.outcome import Finding, Outcome
+
+DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
+PLAIN: dict[str, Any] = {
+    "title": "t",
+    "about": "a",
+    "requires": [],
+    "clip": {"seconds": 2.4, "frames": False},
+    "server": {"reply": [{"starts_at_unit": 1, "units": 3, "text": "A cyclist passed."}]},
+    "client": {"deadlines": {"request_s": 120.0}},
+    "expect": {"finishes_within_s": 1000.0},
+}
+
+
+def test_the_same_seed_gives_the_same_traces(tmp_path: Path) -> None:
+    drawer = Drawer(Kinds())
+    datas = [drawer.draw(3, number) for number in range(4, 11)]
+
+    def digests() -> list[str]:
+        player = CasePlayer(3, tmp_path, trace=True)
+        return [player.case(number, data).digest for number, data in enumerate(datas)]
+
+    first = digests()
+    assert len(set(first)) == len(first)
+    assert digests() == first
+
+
+def test_cases_do_not_depend_on_how_they_are_spread() -> None:
+    blocks = [Block(4, tuple(range(start, start + 3)), Kinds()) for start in (0, 3, 6)]
+
+    alone = [case for result in local(blocks, play_block, 1) for case in result.cases]
+    spread = [case for result in local(blocks, play_block, 2) for case in result.cases]
+
+    assert [case.number for case in alone] == list(range(9))
+    assert spread == alone
+
+
+def dies_once(block: Block) -> Any:
+    """Kills its worker the first time that it gets the second block."""
+    import os
+    import signal
+
+    marker = Path(os.environ["FUZZ_DEATH_MARKER"])
+    if block.numbers[0] == 1 and not marker.exists():
+        marker.write_text("died")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return play_block(block)
+
+
+def test_the_cases_of_a_worker_that_dies_are_played_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUZZ_DEATH_MARKER", str(tmp_path / "marker"))
+    blocks = [Block(4, (number,), Kinds()) for number in range(3)]
+
+    numbers = [case.number for result in local(blocks, dies_once, 2) for case in result.cases]
+
+    assert (tmp_path / "marker").exists()
+    assert numbers == [0, 1, 2]
+
+
+def test_a_planted_failure_of_three_faults_is_made_small(tmp_path: Path) -> None:
+    data = {
+        **PLAIN,
+        "server": {**PLAIN["server"], "decision_ms": 200},
+        "faults": [
+            {"unknown_event": {"type": "x"}},
+            {"latency": {"latency_s": 0.05}},
+            {"late_deltas": {"nth": None}},
+            {"garbage_event": {"text": "null", "on": {"sent": "response.created"}}},
+        ],
+    }
+    player = CasePlayer(1, tmp_path)
+    assert player.case(0, data).outcome is not Outcome.FAIL
+
+    with applied(DEFECTS["pad-as-speech"].rewrites):
+        found = player.case(0, data).found
+        spoken = next(one for one in found if one.finding.id == "wire-violation")
+        small = shrink(spoken, player)
+
+    assert small.key == spoken.key
+    assert "faults" not in small.data
+    assert small.data["server"] == {}
+
+
+def test_one_key_for_one_stack_whatever_the_numbers_are() -> None:
+    def key(actual: str, *details: str) -> str:
+        return Found(Finding("task-leak", (), "none", actual, details=details), 1, 0, {}).key
+
+    assert key("waited 3.5 s for 'a'") == key("waited 17 s for 'b'")
+    assert key("waited") != key("slept")
+    assert key("x", "task a", "  f (a.py:3)") == key("y", "task b", "  f (a.py:9)")
+    assert key("x", "task a", "  f (a.py:3)") != key("x", "task a", "  g (a.py:3)")
