@@ -174,7 +174,8 @@ def judge_ledger(observation: Observation) -> Iterator[Finding]:
     for facts in judged.samples:
         yield from _asked_in_full(facts, answers.get((facts.split, facts.id)) or ())
         if not any(file.endswith(f"{facts.name}.judge.jsonl") for file in full):
-            yield from _traced(facts)  # a disk that took no line is no client that wrote none
+            # A disk that took no line is no client that wrote none.
+            yield from _traced(facts, _cut_lines(observation, facts))
         yield from _bounded(facts)
         yield from _founded(facts)
     if judged.finished:
@@ -208,11 +209,18 @@ def _beyond_the_script(judged: Judged) -> Iterator[Finding]:
         )
 
 
-def _traced(facts: JudgedFacts) -> Iterator[Finding]:
-    """One line a request, and each line says what kind of request it was."""
+def _cut_lines(observation: Observation, facts: JudgedFacts) -> int:
+    """How many lines of this sample a kill may have cost: the one that was written, or whose request was under way."""
+    trace = f"/{facts.name}.judge.jsonl"
+    several = observation.judged is not None and observation.judged.spec.workers > 1
+    return sum(several or str(run.words.evidence.get("file")).endswith(trace) for run in observation.killed)
+
+
+def _traced(facts: JudgedFacts, cut: int) -> Iterator[Finding]:
+    """One line a request, and each line says what kind of request it was; `cut`: so many a kill may have cost."""
     if facts.torn:
         yield Finding("torn-artifact", ("R58",), "every artifact parses", facts.torn, facts.name)
-    counts = tally(facts.requests)
+    counts = tally(facts.all_requests)
     lines = {
         "requests": len(facts.trace),
         "transport_retries": sum(line.get("transport_retry") is True for line in facts.trace),
@@ -227,7 +235,7 @@ def _traced(facts: JudgedFacts) -> Iterator[Finding]:
         "reasks": "judge_retry lines",
     }
     for key, count in counts.items():
-        if lines[key] != count:
+        if not count - cut <= lines[key] <= count:
             yield Finding(
                 "judge-ledger",
                 ("R58", "R56", "R57"),
@@ -267,7 +275,9 @@ def _founded(facts: JudgedFacts) -> Iterator[Finding]:
         return
     given = {
         kind: Counter(
-            _scores(entry.verdict.scores) for entry in facts.requests if entry.judged and entry.kind == kind
+            _scores(entry.verdict.scores)
+            for entry in facts.all_requests
+            if entry.judged and entry.kind == kind
         )
         for kind in ("temporal", "content", "chat")
     }
@@ -288,7 +298,7 @@ def _asked_in_full(facts: JudgedFacts, answer: Sequence[Mapping[str, Any]]) -> I
     """A request shows what it asks to be judged: the answer as published, and what it is judged against."""
     said = [str(sentence.get("sentence", "")) for sentence in answer]
     references = [text for text in facts.references if text.strip()]
-    asked = [entry for entry in facts.requests if not entry.beside and len(entry.text) < TEXT_CHARS]
+    asked = [entry for entry in facts.all_requests if not entry.beside and len(entry.text) < TEXT_CHARS]
     missing: dict[tuple[str, str], str] = {}
     for entry in asked:
         wanted: list[tuple[str, str]] = []

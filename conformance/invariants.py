@@ -11,6 +11,7 @@ from conformance.checks_judge import judge_ledger
 from conformance.invariants_attempts import ATTEMPT_INVARIANTS
 from conformance.invariants_base import Invariant, invariant
 from conformance.invariants_left import LEFT_INVARIANTS, WARNINGS
+from conformance.invariants_resume import RESUME_INVARIANTS
 from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS, UNIT_MS
 from conformance.observation import Observation, PendingTask
 from conformance.outcome import Finding, Unobserved
@@ -86,15 +87,15 @@ def _longest_wait(observation: Observation) -> str:
 def sample_conservation(observation: Observation) -> Iterator[Finding]:
     """requested = published + failed (with a reason) + cancelled; attempts add up; files and summary agree."""
     for facts in observation.samples:
-        if facts.outcome not in ("published", "failed", "cancelled"):
+        if facts.outcome not in ("published", "failed", "cancelled", "skipped_finished"):
             yield Finding(
                 "sample-conservation",
                 ("R30", "R31"),
-                "published, failed or cancelled",
+                "published, failed, cancelled, or finished before",
                 f"{facts.outcome}: no file and no record says what became of it",
                 facts.name,
             )
-        elif (facts.outcome == "published") != (facts.sentences is not None):
+        elif (facts.outcome in ("published", "skipped_finished")) != (facts.sentences is not None):
             there = "is there" if facts.sentences is not None else "is not there"
             yield Finding(
                 "sample-conservation",
@@ -112,7 +113,8 @@ def sample_conservation(observation: Observation) -> Iterator[Finding]:
                 facts.name,
             )
         retried = facts.attempts - 1 if facts.attempts else 0
-        if facts.retry_count is not None and facts.outcome != "cancelled" and facts.retry_count != retried:
+        counts_here = facts.retry_count is not None and facts.outcome not in ("cancelled", "skipped_finished")
+        if counts_here and facts.retry_count != retried:
             yield Finding(
                 "sample-conservation",
                 ("R28",),
@@ -263,6 +265,7 @@ INVARIANTS: tuple[Invariant, ...] = (
             "torn-artifact",
         ),
     ),
+    *RESUME_INVARIANTS,
 )
 """All invariants, in the order their findings are told."""
 

@@ -43,6 +43,13 @@ class JudgedFacts:
     """answer1 and answer2, as the sample has them."""
     torn: str = ""
     """Which file does not parse, and why."""
+    earlier: tuple[JudgeRequest, ...] = ()
+    """What the judge read for it in runs that were killed."""
+
+    @property
+    def all_requests(self) -> tuple[JudgeRequest, ...]:
+        """What the judge read for it in all runs; trace and score are of all of them."""
+        return (*self.earlier, *self.requests)
 
     @property
     def name(self) -> str:
@@ -95,8 +102,11 @@ class JudgeStage:
             for r in self.server.fault_reports()
         ]
 
-    def facts(self, out: Path) -> Judged:
-        """What is on the disk, below the response root `out`, and in the ledger."""
+    def facts(self, out: Path, earlier: Sequence[JudgeRequest] = ()) -> Judged:
+        """What is on the disk, below the response root `out`, and in the ledger.
+
+        Args: earlier: what the judges of killed runs had read.
+        """
         folder = out / builtin.SCORE_FOLDER
         accuracy, _ = _read(folder / SUMMARY)
         accuracy = accuracy if isinstance(accuracy, dict) else {}
@@ -104,12 +114,14 @@ class JudgeStage:
             spec=self.spec,
             ledger=self.server.ledger.entries,
             accuracy=accuracy,
-            samples=[self._sample(folder, s, accuracy) for s in self._subjects],
+            samples=[self._sample(folder, s, accuracy, earlier) for s in self._subjects],
             script_left=self.server.script.left,
             finished=self._finished,
         )
 
-    def _sample(self, folder: Path, subject: Subject, accuracy: Mapping[str, Any]) -> JudgedFacts:
+    def _sample(
+        self, folder: Path, subject: Subject, accuracy: Mapping[str, Any], earlier: Sequence[JudgeRequest]
+    ) -> JudgedFacts:
         split, sample_id = subject.split, subject.id
         score, torn_score = _read(folder / split / f"{sample_id}.json")
         trace, torn_trace = _read_lines(folder / split / f"{sample_id}.judge.jsonl")
@@ -130,6 +142,7 @@ class JudgeStage:
             task=subject.task,
             references=tuple(subject.references),
             torn="; ".join(t for t in (torn_score, torn_trace) if t),
+            earlier=tuple(entry for entry in earlier if entry.sample == (split, sample_id)),
         )
 
     def _on_judge(self, event: str, data: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from client.media import Prepared
     from client.run import RunResult
     from conformance.judging import Judged
+    from conformance.killing import KilledRun
     from mockserver.app import ConnectionInfo
     from mockserver.journal import Entry
 
@@ -106,6 +107,8 @@ class Observation:
     samples: list[SampleFacts] = field(default_factory=list)
     judged: Judged | None = None
     """What was judged; None: the scenario has no judge."""
+    killed: list[KilledRun] = field(default_factory=list)
+    """Runs that were killed before this one began, in their order."""
     harness_errors: list[str] = field(default_factory=list)
     outside: bool = False
     """The client is not the one of this project."""

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from conformance.clients.scene import ClientRun, Scene
 from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, tasks_of
 from conformance.judgement import judge
 from conformance.judging import JudgeStage
+from conformance.killing import KilledRun, LastWords, killed_run, merged
 from conformance.observation import Observation
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
@@ -33,6 +34,7 @@ from conformance.trace import Recorder, write_ndjson
 from conformance.watch import Watch
 from conformance.wiring import Wiring
 from mockserver.journal import Journal
+from scenarios.faults_seam import KillClient
 from scenarios.faults_transport import Buffered
 from scenarios.model import Scenario
 
@@ -73,11 +75,15 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
         if options.out is not None and (options.keep_trace or result.outcome is not Outcome.PASS):
             assert observation.recorder is not None
             write_ndjson(folder / "trace.ndjson", observation.recorder.ordered())
+            for number, run in enumerate(observation.killed, start=1):
+                write_ndjson(folder / f"trace-killed-{number}.ndjson", run.words.records)
         return result
 
 
 OURS = ("answers", "media", "trace.ndjson", "client.stdout", "client.stderr")
 """What a scenario leaves in its folder under `--out`; nothing else there is ever touched."""
+TRACES_OF_KILLED = "trace-killed-[0-9]*.ndjson"
+"""And these, where runs were killed."""
 
 
 @contextlib.contextmanager
@@ -89,8 +95,7 @@ def _workplace(scenario: Scenario, options: RunOptions) -> Iterator[Path]:
         return
     folder = options.out / scenario.id
     folder.mkdir(parents=True, exist_ok=True)
-    for name in OURS:
-        left = folder / name
+    for left in [*(folder / name for name in OURS), *folder.glob(TRACES_OF_KILLED)]:
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         else:
@@ -99,7 +104,9 @@ def _workplace(scenario: Scenario, options: RunOptions) -> Iterator[Path]:
 
 
 def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: list[Prepared]) -> Observation:
-    """Play a scenario once and gather what it left behind; nothing is judged yet.
+    """Play a scenario and gather what it left behind; nothing is judged yet.
+
+    Runs that are to be killed come first, each in a process of its own; what is observed is the run after them.
 
     Args:
         scenario: what is scripted.
@@ -107,6 +114,26 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
         folder: the client writes below `folder/answers`.
         prepared: input of the samples, in the order of the scenario (clients.builtin.prepare).
     """
+    killed: list[KilledRun] = []
+    for index, fault in enumerate(scenario.faults):
+        if isinstance(fault, KillClient):
+
+            def play(die: Callable[[LastWords], None], index: int = index) -> None:
+                _performed(scenario, options, folder, prepared, killed, (index, die))
+
+            names = [(sample.split, sample.id) for sample in prepared]
+            killed.append(killed_run(index, fault, play, folder / "answers", names))
+    return _performed(scenario, options, folder, prepared, killed, None)
+
+
+def _performed(
+    scenario: Scenario,
+    options: RunOptions,
+    folder: Path,
+    prepared: list[Prepared],
+    killed: Sequence[KilledRun],
+    kill: tuple[int, Callable[[LastWords], None]] | None,
+) -> Observation:
     deadlines = builtin.deadlines_of(scenario, options)
     voice = builtin.reference_voice(options)
     observation = Observation(
@@ -116,9 +143,10 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
         out=folder / "answers",
         watchdog_s=gives_up_after_s(scenario, options, deadlines, prepared),
         abilities=options.abilities,
+        killed=list(killed),
     )
     loop = make_loop(options.clock, tie_seed=options.tie_seed)
-    stage = _Stage(observation, options, voice, loop, folder)
+    stage = _Stage(observation, options, voice, loop, folder, kill)
     freeze_once()
     try:
         stage.play()
@@ -144,8 +172,10 @@ class _Stage:
         voice: ReferenceVoice,
         loop: VirtualLoop | RealLoop,
         folder: Path,
+        kill: tuple[int, Callable[[LastWords], None]] | None,
     ) -> None:
         self.observation = observation
+        self.kill = kill
         self.loop = loop
         self.recorder = Recorder(loop.time, loop.time())
         observation.recorder = self.recorder
@@ -181,7 +211,14 @@ class _Stage:
             self.judge.server.listener = self.client.listener(None)
         self.seams: list[Seam] = build_seams(
             scenario.faults,
-            SeamContext(self.client.current_attempt, self.wiring.on_seam, observation.out, loop.spend),
+            SeamContext(
+                self.client.current_attempt,
+                self.wiring.on_seam,
+                observation.out,
+                loop.spend,
+                kill[0] if kill is not None else None,
+                self._die,
+            ),
         )
 
     def play(self) -> None:
@@ -210,16 +247,23 @@ class _Stage:
         self.observation.clock_reads = dict(self.watch.clock_reads)
         self.observation.entries = self.journal.entries
         self.observation.connections = list(self.server.connections)
-        self.observation.judged = self.judge.facts(self.observation.out) if self.judge is not None else None
-        # By position in the scenario, then by connection: the order is the same in every run.
-        self.observation.faults = sorted(
-            [
-                *self.wiring.fault_reports(self.observation.scenario),
-                *self._seam_reports(),
-                *(self.judge.fault_reports() if self.judge is not None else ()),
-            ],
-            key=lambda report: (report.index, report.connection or 0),
-        )
+        if self.judge is not None:
+            before = [entry for run in self.observation.killed for entry in run.words.ledger]
+            self.observation.judged = self.judge.facts(self.observation.out, before)
+        self.observation.faults = merged(self._reports(), self.observation.killed)
+
+    def _reports(self) -> list[FaultReport]:
+        return [
+            *self.wiring.fault_reports(self.observation.scenario),
+            *self._seam_reports(),
+            *(self.judge.fault_reports() if self.judge is not None else ()),
+        ]
+
+    def _die(self, evidence: dict[str, Any]) -> None:
+        """The process ends here and now; what it knows goes ahead."""
+        assert self.kill is not None, "only a run that is to be killed has the seam"
+        ledger = list(self.judge.server.ledger.entries) if self.judge is not None else []
+        self.kill[1](LastWords(evidence, self._reports(), ledger, list(self.recorder.records)))
 
     def _seam_reports(self) -> list[FaultReport]:
         reports = [seam.report() for seam in self.seams]

@@ -15,7 +15,7 @@ from scenarios.errors import Broken, impossible
 from scenarios.faults_base import LOGICAL_EVENTS, FaultBase, Layer, On, unknown_event
 from scenarios.faults_judge import JUDGE_FAULTS
 from scenarios.faults_response import RESPONSE_FAULTS
-from scenarios.faults_seam import FailingWrite, FullDisk, NoSocket, SlowDisk, SlowWrite
+from scenarios.faults_seam import FailingWrite, FullDisk, KillClient, NoSocket, SlowDisk, SlowWrite
 from scenarios.faults_session import SESSION_FAULTS
 from scenarios.faults_transport import TRANSPORT_FAULTS, Buffered
 from scenarios.names import CLIENT_EVENTS
@@ -133,6 +133,7 @@ _ALL: tuple[type[FaultBase], ...] = (
     *RESPONSE_FAULTS,
     SlowDisk,
     FullDisk,
+    KillClient,
     *JUDGE_FAULTS,
 )
 FAULTS: dict[str, type[FaultBase]] = {fault.name: fault for fault in _ALL}

@@ -65,6 +65,17 @@ class NoSocket(FaultBase):
     takes_trigger: ClassVar[bool] = False
 
 
+def goes_by_file(fault: FaultBase, keys: str) -> None:
+    """Refuse the scope of a connection for a fault that meets files; `keys` says what there is instead."""
+    broken = [
+        Broken((key,), "does not apply", f"this fault goes by file; use {keys}")
+        for key in ("for_s", "attempt", "sample", "connection")
+        if getattr(fault, key) is not None
+    ]
+    if broken:
+        raise impossible(broken)
+
+
 class DiskFault(FaultBase):
     """A fault of the disk: the files of the client below its response root that it meets."""
 
@@ -78,13 +89,7 @@ class DiskFault(FaultBase):
 
     @model_validator(mode="after")
     def _of_files(self) -> Self:
-        allowed = "a fault of the disk goes by file; use `file` and `count`"
-        foreign = ("for_s", "attempt", "sample", "connection")
-        broken = [
-            Broken((key,), "does not apply", allowed) for key in foreign if getattr(self, key) is not None
-        ]
-        if broken:
-            raise impossible(broken)
+        goes_by_file(self, "`file` and `count`")
         return self
 
 
@@ -102,3 +107,24 @@ class FullDisk(DiskFault):
     name: ClassVar[str] = "full_disk"
     after_bytes: Annotated[int, Field(ge=0)] = 0
     """Bytes of the files that still fit; the write that crosses the line is cut there."""
+
+
+class KillClient(FaultBase):
+    """The run is killed (SIGKILL) at a write of the client, and begun again in the same folder."""
+
+    name: ClassVar[str] = "kill_client"
+    layer: ClassVar[Layer] = Layer.SEAM
+    takes_trigger: ClassVar[bool] = False
+    file: Annotated[str, Field(min_length=1)]
+    """The file that is being written, by its path below the response root, or a pattern such as `*/610.json`; a file
+    that is written beside its place and renamed goes by its place."""
+    when: Literal["opened", "half_written", "before_rename", "after"] = "half_written"
+    """opened: nothing of the write is on the disk. half_written: half of it is. before_rename: all of it is, beside its
+    place. after: all of it is, in its place."""
+    nth: Annotated[int, Field(ge=1)] = 1
+    """Which write to such a file, counted from 1."""
+
+    @model_validator(mode="after")
+    def _of_files(self) -> Self:
+        goes_by_file(self, "`file` and `nth`")
+        return self

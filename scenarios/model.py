@@ -172,7 +172,7 @@ class ClientSpec(Strict):
 class SampleExpect(Strict):
     """What must have become of a sample. Absent keys are not checked."""
 
-    outcome: Literal["published", "failed", "cancelled"] | None = None
+    outcome: Literal["published", "failed", "cancelled", "skipped_finished"] | None = None
     attempts: Matcher = "unchecked"
     retry_count: Matcher = "unchecked"
     response_done: Matcher = "unchecked"

@@ -211,6 +211,7 @@ def cross_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
         yield Broken(("title",), "several lines", "one line")
     for index, fault in enumerate(parts.get("faults", [])):
         yield from _trigger_rules(index, fault)
+    yield from _kill_rules(parts)
     yield from _judge_rules(parts)
     if "clip" not in parts or "samples" not in parts:
         return
@@ -256,6 +257,25 @@ def _trigger_rules(index: int, fault: FaultBase) -> Iterable[Broken]:
         if not fault.takes_trigger and getattr(fault, key) is not None:
             path = ("faults", index, fault.name, key)
             yield Broken(path, "this fault takes no trigger", "it acts at its own moment; leave it out")
+
+
+def _kill_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
+    """A run that is killed cannot be cancelled as well, and only where one is killed has another finished samples."""
+    kills = any(fault.name == "kill_client" for fault in parts.get("faults", []))
+    client, expect = parts.get("client"), parts.get("expect")
+    if kills and client is not None and client.cancel_at_s is not None:
+        allowed = "one of the two: the run is killed, or it is cancelled"
+        yield Broken(("client", "cancel_at_s"), "given with the fault kill_client", allowed)
+    if kills or "faults" not in parts or expect is None:
+        return
+    expected = {
+        ("sample",): expect.sample,
+        **{("samples", name): one for name, one in expect.samples.items()},
+    }
+    for path, one in expected.items():
+        if one is not None and one.outcome == "skipped_finished":
+            allowed = "published, failed or cancelled; without kill_client nothing was finished before"
+            yield Broken(("expect", *path, "outcome"), "'skipped_finished' without kill_client", allowed)
 
 
 def _judge_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:

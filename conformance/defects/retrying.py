@@ -154,4 +154,21 @@ RETRY_DEFECTS: tuple[Defect, ...] = (
         findings=("sample-conservation", "sample.error"),
         first=("reply/only-listens[july]",),
     ),
+    Defect(
+        name="artifact-torn",
+        about="writes the judge-visible file in place",
+        rewrites=(
+            Rewrite(
+                "client.artifacts:write_whole",
+                """
+                part.write_bytes(text.encode("utf-8", "replace") + b"\\n")
+                part.replace(path)
+                """,
+                'path.write_bytes(text.encode("utf-8", "replace") + b"\\n")',
+            ),
+        ),
+        breaks=("R20",),
+        findings=("torn-artifact",),
+        first=("resume/killed[half-an-answer]",),
+    ),
 )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from conformance.seams.base import Seam, SeamContext
 from conformance.seams.failing_write import FailingWriteSeam
 from conformance.seams.full_disk import FullDiskSeam
+from conformance.seams.kill_client import KillClientSeam
 from conformance.seams.no_socket import NoSocketSeam
 from conformance.seams.no_transport import NoTransportSeam
 from conformance.seams.slow_disk import SlowDiskSeam
@@ -23,7 +24,7 @@ from scenarios.faults import (
     NoTransport,
     SwallowCancellation,
 )
-from scenarios.faults_seam import FailingWrite, FullDisk, NoSocket, SlowDisk, SlowWrite
+from scenarios.faults_seam import FailingWrite, FullDisk, KillClient, NoSocket, SlowDisk, SlowWrite
 
 __all__ = ["SEAMS", "Seam", "SeamContext", "build_seams"]
 
@@ -35,6 +36,7 @@ SEAMS: tuple[str, ...] = (
     NoSocket.name,
     SlowDisk.name,
     FullDisk.name,
+    KillClient.name,
 )
 """Names of the seams that have a file here."""
 
@@ -64,6 +66,9 @@ def build_seams(faults: Sequence[FaultBase], context: SeamContext) -> list[Seam]
             seams.append(SlowDiskSeam(fault, index, context))
         elif isinstance(fault, FullDisk):
             seams.append(FullDiskSeam(fault, index, context))
+        elif isinstance(fault, KillClient):
+            if context.kill == index:  # only the process that is to end has it
+                seams.append(KillClientSeam(fault, index, context))
         else:
             raise NotImplementedError(f"no seam for fault {fault.name!r}")
     return seams

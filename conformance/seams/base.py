@@ -23,6 +23,10 @@ class SeamContext:
     """Where the client writes; None: it writes nothing that a seam could meet."""
     spend: Callable[[float], None] | None = None
     """Let so many seconds of the loop's time pass while the code that runs goes on; None: no clock to do it with."""
+    kill: int | None = None
+    """Position of the fault that is to end this process; None: none is."""
+    die: Callable[[dict[str, Any]], None] | None = None
+    """End this process at once, leaving evidence behind."""
 
 
 class Seam(Protocol):

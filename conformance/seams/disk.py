@@ -18,6 +18,8 @@ from scenarios.faults_seam import DiskFault
 
 Meet = Callable[[str, int], int]
 """(path below the root, bytes to write) -> how many of them the disk takes. It may let time pass."""
+PART = ".part"
+"""The end of the name that a file has while it is written beside its place."""
 
 
 class WatchedFile:
@@ -58,16 +60,13 @@ class WatchedFile:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-class DiskSeam:
-    """Stands before the writes of one disk fault. `bite` says what the fault does with a write."""
+class FileWatch:
+    """Stands in the place of Python's own `open` and wraps what the client writes below its response root."""
 
-    def __init__(self, fault: DiskFault, index: int, context: SeamContext, bite: Meet) -> None:
-        self.fault = fault
-        self.proof = Proof(fault, index, context)
-        self._root = context.root
-        self._bite = bite
-        self._left = fault.count
-        self._released = False
+    def __init__(self, root: Path | None, wrap: Callable[[Any, str, Path], Any]) -> None:
+        """`wrap` gets an opened file, the path below the root of what it will be, and the path it is written to."""
+        self._root = root
+        self._wrap = wrap
         self._original: Any = None
 
     def install(self) -> None:
@@ -75,33 +74,56 @@ class DiskSeam:
         self._original = io.open
         io.open = builtins.open = self._open
 
-    def release(self) -> None:
-        """Leave writes alone from here on."""
-        self._released = True
-
     def remove(self) -> None:
         """Restore Python's files."""
         if self._original is not None:
             io.open = builtins.open = self._original
             self._original = None
 
-    def report(self) -> FaultReport:
-        """State and evidence."""
-        return self.proof.report()
-
-    def _open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        opened = self._original(file, mode, *args, **kwargs)
-        relative = self._below_root(file) if set(mode) & set("wax+") and SIDE.get() == "client" else None
-        return opened if relative is None else WatchedFile(opened, relative, self._meet)
-
-    def _below_root(self, file: Any) -> str | None:
+    def below_root(self, file: Any) -> str | None:
+        """The path below the response root of what this file will be; None: it stands elsewhere."""
         if self._root is None or not isinstance(file, str | os.PathLike):
             return None
         try:
             path = Path(os.fspath(file)).resolve().relative_to(self._root.resolve())
         except ValueError:
             return None
-        return path.as_posix().removesuffix(".part")
+        return path.as_posix().removesuffix(PART)
+
+    def _open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        opened = self._original(file, mode, *args, **kwargs)
+        relative = self.below_root(file) if set(mode) & set("wax+") and SIDE.get() == "client" else None
+        return opened if relative is None else self._wrap(opened, relative, Path(file))
+
+
+class DiskSeam:
+    """Stands before the writes of one disk fault. `bite` says what the fault does with a write."""
+
+    def __init__(self, fault: DiskFault, index: int, context: SeamContext, bite: Meet) -> None:
+        self.fault = fault
+        self.proof = Proof(fault, index, context)
+        self._watch = FileWatch(
+            context.root, lambda opened, relative, _: WatchedFile(opened, relative, self._meet)
+        )
+        self._bite = bite
+        self._left = fault.count
+        self._released = False
+
+    def install(self) -> None:
+        """Put the watched files in the place of Python's own."""
+        self._watch.install()
+
+    def release(self) -> None:
+        """Leave writes alone from here on."""
+        self._released = True
+
+    def remove(self) -> None:
+        """Restore Python's files."""
+        self._watch.remove()
+
+    def report(self) -> FaultReport:
+        """State and evidence."""
+        return self.proof.report()
 
     def _meet(self, relative: str, size_bytes: int) -> int:
         pattern = self.fault.file

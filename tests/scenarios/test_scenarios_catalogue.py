@@ -192,12 +192,16 @@ def test_the_example_of_the_guide_is_a_scenario(tmp_path: Path) -> None:
     file = tmp_path / "example.yaml"
     file.write_text(blocks[0], encoding="utf-8")
     example = load_scenario(file)
-    head = "title: Judged\nabout: As in the guide.\nrequires: [R52]\n"
-    file.write_text(head + blocks[1], encoding="utf-8")
+    head = "title: {0}\nabout: As in the guide.\nrequires: [R20]\n"
+    several = "samples: [{id: '1', clip: {seconds: 1.4}}, {id: '3', clip: {seconds: 1.4}}]\n"
+    file.write_text(head.replace("{0}", "Killed") + several + blocks[1], encoding="utf-8")
+    killed = load_scenario(file)
+    file.write_text(head.replace("{0}", "Judged") + blocks[2], encoding="utf-8")
     judged = load_scenario(file)
-    file.write_text(blocks[0].replace("  close: forced\n", "") + blocks[2], encoding="utf-8")
+    file.write_text(blocks[0].replace("  close: forced\n", "") + blocks[3], encoding="utf-8")
 
     assert example.faults[0].name == "stop_reading"
+    assert killed.faults[0].name == "kill_client"
     assert judged.judge is not None
     assert judged.judge.is_scripted
     assert [s.id for s in load_scenarios(file)] == ["example[july]", "example[input-driven]"]

@@ -321,7 +321,7 @@ TABLE = {
         "expect: {sample: {outcome: lost}}",
         "expect.sample.outcome",
         "'lost'",
-        "'published', 'failed' or 'cancelled'",
+        "'published', 'failed', 'cancelled' or 'skipped_finished'",
     ),
     "unknown expectation": Wrong(
         "expect",
