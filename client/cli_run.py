@@ -65,12 +65,12 @@ from client.interrupt import INTERRUPTED, run_until_ended
 
 if TYPE_CHECKING:
     from client.dataset import Dataset
+    from client.gates import Gates
     from client.judge.evaluation import EvaluationResult, EvaluationSettings
     from client.judge.settings import JudgeSettings
     from client.run_result import RunResult
     from client.run_settings import RunSettings
     from client.settings import SessionSettings
-    from client.summary import Verdict
 
 
 def run(
@@ -272,11 +272,12 @@ class WholeRun:
 
     def tell(self, folder: Path, result: RunResult, judged: EvaluationResult | None, ended_by: int) -> int:
         """Write the whole result, print it, and say how it ended."""
+        from client.gates import gate
+
         if judged is not None:
             result.accuracy = judged.accuracy()
             result.artifact_errors += judged.artifact_errors
-        verdicts = self.verdicts(result)
-        result.verdicts = [verdict.to_json() for verdict in verdicts]
+        verdicts = gate(result, self.gates())
         try:
             result.write(folder)
         except OSError as error:
@@ -300,26 +301,13 @@ class WholeRun:
             return BAD_INPUT
         return OK if all(verdict.passed for verdict in verdicts) else FAILED
 
-    def verdicts(self, result: RunResult) -> list[Verdict]:
-        """Guard, floors and the maximum of retries. A refused row is a sample that was asked for and not run."""
-        from client.summary import floor_verdicts, guard_verdict, retries_verdict, strict_verdicts
+    def gates(self) -> Gates:
+        """What the run is gated on. A refused row is a sample that was asked for and not run."""
+        from client.gates import Gates
 
-        verdicts: list[Verdict] = []
-        if self.guard is not Guard.OFF:
-            verdicts.append(guard_verdict(result.completed, result.requested + len(self.chosen.refused)))
-        if self.guard is Guard.STRICT:
-            metadata = [record.metadata for record in result.samples if record.metadata is not None]
-            verdicts += strict_verdicts(
-                selected=[f"{record.split}/{record.id}" for record in result.samples],
-                excluded=self.excluded,
-                finished=result.published,
-                artifact_errors=len(result.artifact_errors),
-                clocks=[str(told.get("clock")) for told in metadata],
-                accuracy=result.accuracy,
-            )
-        if self.max_retries is not None:
-            verdicts.append(retries_verdict(result.duplex_retry_count, self.max_retries))
-        return verdicts + floor_verdicts(result.accuracy or {}, self.floors)
+        return Gates(
+            self.guard.value, self.floors, self.max_retries, self.excluded, refused=len(self.chosen.refused)
+        )
 
 
 def compare(

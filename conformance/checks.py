@@ -21,6 +21,7 @@ NEEDS: Mapping[str, frozenset[Need]] = {
     "metadata": frozenset({Need.FILES}),
     "finishes_within_s": frozenset(),
     "run": frozenset({Need.FILES}),
+    "verdicts": frozenset({Need.FILES}),
     "wire": frozenset({Need.WIRE}),
     "log": frozenset({Need.LOG}),
     "warnings": frozenset({Need.LOG}),
@@ -49,6 +50,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "sample.close": ("R12", "R13", "R14", "R15", "R16", "R17"),
     "finishes_within_s": ("R1", "R5", "R6", "R11", "R13", "R14", "R32", "R46"),
     "run": ("R29", "R31"),
+    "verdicts": ("R29", "R31", "R61", "R63"),
     "wire.connections": ("R26", "R21"),
     "wire.appends": ("R37", "R38", "R43"),
     "wire.padded_appends": ("R36", "R40", "R43", "R44"),
@@ -151,6 +153,7 @@ def check_expectations(observation: Observation) -> Iterator[Told]:
             None,
         )
     yield from _check_run(observation)
+    yield from _check_verdicts(observation)
     yield from _check_wire(observation)
     yield from _check_log(observation)
     if expect.deadlines is not None:
@@ -270,6 +273,15 @@ def _check_run(observation: Observation) -> Iterator[Told]:
     for key, matcher in expect.items():
         actual = document.get(key, "absent")
         yield from _check(observation, f"run.{key}", matcher, actual, None)
+
+
+def _check_verdicts(observation: Observation) -> Iterator[Told]:
+    result = observation.result
+    given = {verdict["name"]: verdict for verdict in result.verdicts} if result is not None else {}
+    for name, wanted in observation.scenario.expect.verdicts.items():
+        verdict = given.get(name, {"passed": None})
+        actual = {True: "passed", False: "failed", None: "absent"}[verdict["passed"]]
+        yield from _check(observation, f"verdicts.{name}", wanted, actual, None)
 
 
 def _check_wire(observation: Observation) -> Iterator[Told]:

@@ -16,6 +16,7 @@ from mockserver.judge import JudgedSample
 from scenarios.judging import JudgeSpec
 
 if TYPE_CHECKING:
+    from client.judge.evaluation import EvaluationResult
     from client.judge.subject import Subject
     from mockserver.judge_ledger import JudgeRequest
     from scenarios.model import Scenario
@@ -87,12 +88,13 @@ class JudgeStage:
         self.server = make_judge(scenario, known, self._on_judge)
         self._finished = False
 
-    async def evaluate(self) -> None:
+    async def evaluate(self) -> EvaluationResult:
         """The client's part: judge what it has published. Runs as a task of the client."""
         self._recorder.add("", "harness", "phase", {"name": "judging"})
         evaluation = builtin.make_evaluation(self.spec, self._subjects, self._out, self.server.url)
-        await evaluation.run()
+        result = await evaluation.run()
         self._finished = True
+        return result
 
     def fault_reports(self) -> list[FaultReport]:
         """What the judge's faults did, by their position in the scenario."""

@@ -20,11 +20,13 @@ from scenarios.rules import (
     diagnostics_rules,
     distinct,
     expect_rules,
+    floor_rules,
     metadata_rules,
     reply_rules,
     requirement,
     run_rules,
     server_rules,
+    verdict_rules,
 )
 
 ProfileName = Literal["july", "input-driven", "engine", "below-real-time"]
@@ -157,6 +159,17 @@ class ServerSpec(Strict):
         return self
 
 
+class GatesSpec(Strict):
+    """What the built-in client's run is gated on (evaluation.md 19.1)."""
+
+    guard: Literal["off", "basic", "strict"] = "basic"
+    """basic: every request was successful. strict: and all was generated, written, on the media clock and scored."""
+    floors: Annotated[dict[str, float], holding(floor_rules)] = {}
+    """Least means, by name (scenarios.names.FLOORS)."""
+    max_retries: Annotated[int, Field(ge=0)] | None = None
+    """Most retries; None: any number."""
+
+
 class ClientSpec(Strict):
     """Settings of the built-in client."""
 
@@ -167,6 +180,8 @@ class ClientSpec(Strict):
     concurrency: Annotated[int, Field(ge=1, le=64)] = 1
     cancel_at_s: Annotated[float, Field(gt=0)] | None = None
     """The harness cancels the whole client run at this time (seconds since its start)."""
+    gates: GatesSpec | None = None
+    """What the run is gated on; None: nothing."""
 
 
 class SampleExpect(Strict):
@@ -244,6 +259,9 @@ class Expect(Strict):
     """The client returned within this many seconds of loop time."""
     run: Annotated[dict[str, Matcher], holding(run_rules)] = {}
     """Keys of the run result."""
+    verdicts: Annotated[dict[str, Literal["passed", "failed"]], holding(verdict_rules)] = {}
+    """What became of each gate, by its name in `run_result.json`: `guard`, `retries`, `floor rtd.mean_content_score`,
+    `strict: scored` and so on."""
     wire: WireExpect | None = None
     """What the server read."""
     judge: JudgeExpect | None = None

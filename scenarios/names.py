@@ -231,6 +231,27 @@ DIAGNOSTIC_KEYS: frozenset[str] = frozenset(
 )
 """Keys of `attempts/<split>/<id>/<N>.json` (design.md 7)."""
 
+FLOORS: tuple[str, ...] = (
+    "rtd.mean_content_score",
+    "rtd.mean_avg_temporal_score",
+    "pr.mean_all_success",
+)
+"""Means that a floor may be set for (evaluation.md 19.1)."""
+
+VERDICTS: frozenset[str] = frozenset(
+    {
+        "guard",
+        "retries",
+        "strict: artifact errors",
+        "strict: clock",
+        "strict: excluded ids",
+        "strict: generated",
+        "strict: scored",
+        *(f"floor {name}" for name in FLOORS),
+    }
+)
+"""Names of a run's verdicts, as `run_result.json` has them."""
+
 MATCHER_KEYS: tuple[str, ...] = ("contains", "not_contains", "at_least", "at_most", "one_of")
 """Keys of a matcher in mapping form; several in one mapping must all hold."""
 

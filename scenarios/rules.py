@@ -11,12 +11,14 @@ from scenarios.errors import Broken, impossible, known, shown
 from scenarios.names import (
     DEADLINES,
     DIAGNOSTIC_KEYS,
+    FLOORS,
     MATCHER_KEYS,
     METADATA_KEYS,
     PACED_PROFILES,
     REQUEST_METRICS_PROFILES,
     REQUIREMENTS,
     RUN_KEYS,
+    VERDICTS,
 )
 
 if TYPE_CHECKING:
@@ -180,6 +182,22 @@ def run_rules(run: Mapping[str, Any]) -> Iterable[Broken]:
     return _unknown_keys(run, RUN_KEYS)
 
 
+def floor_rules(floors: Mapping[str, Any]) -> Iterable[Broken]:
+    """A floor under a mean that there is none of would never be met."""
+    return (
+        Broken((key,), f"unknown mean {key!r}", known(key, FLOORS)) for key in floors if key not in FLOORS
+    )
+
+
+def verdict_rules(verdicts: Mapping[str, Any]) -> Iterable[Broken]:
+    """A misspelt verdict would be absent for every client."""
+    return (
+        Broken((key,), f"unknown verdict {key!r}", known(key, VERDICTS))
+        for key in verdicts
+        if key not in VERDICTS
+    )
+
+
 def _unknown_keys(given: Mapping[str, Any], names: frozenset[str]) -> Iterable[Broken]:
     return (Broken((key,), f"unknown key {key!r}", known(key, names)) for key in given if key not in names)
 
@@ -212,6 +230,7 @@ def cross_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
     for index, fault in enumerate(parts.get("faults", [])):
         yield from _trigger_rules(index, fault)
     yield from _kill_rules(parts)
+    yield from _gate_rules(parts)
     yield from _judge_rules(parts)
     if "clip" not in parts or "samples" not in parts:
         return
@@ -268,14 +287,32 @@ def _kill_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
         yield Broken(("client", "cancel_at_s"), "given with the fault kill_client", allowed)
     if kills or "faults" not in parts or expect is None:
         return
-    expected = {
-        ("sample",): expect.sample,
-        **{("samples", name): one for name, one in expect.samples.items()},
-    }
-    for path, one in expected.items():
+    named = [(("samples", name), one) for name, one in expect.samples.items()]
+    for path, one in [(("sample",), expect.sample), *named]:
         if one is not None and one.outcome == "skipped_finished":
             allowed = "published, failed or cancelled; without kill_client nothing was finished before"
             yield Broken(("expect", *path, "outcome"), "'skipped_finished' without kill_client", allowed)
+
+
+def _gate_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
+    """A floor needs a mean, and a verdict something that it is the verdict on."""
+    client, expect = parts.get("client"), parts.get("expect")
+    gates = client.gates if client is not None else None
+    if gates is not None and gates.floors and "judge" in parts and parts["judge"] is None:
+        yield Broken(("client", "gates", "floors"), "floors without a judge", "give a `judge` section")
+    if expect is None or client is None:
+        return
+    named = set() if gates is None else {f"floor {name}" for name in gates.floors}
+    if gates is not None and gates.guard != "off":
+        named |= {"guard"}
+    if gates is not None and gates.guard == "strict":
+        named |= {name for name in VERDICTS if name.startswith("strict: ")}
+    if gates is not None and gates.max_retries is not None:
+        named |= {"retries"}
+    for name in expect.verdicts:
+        if name in VERDICTS and name not in named:
+            allowed = f"verdicts that client.gates asks for: {', '.join(sorted(named)) or 'none'}"
+            yield Broken(("expect", "verdicts", name), "no gate gives this verdict", allowed)
 
 
 def _judge_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:

@@ -7,14 +7,16 @@ import hashlib
 import io
 import wave
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from client.deadlines import Deadlines
+from client.gates import Gates, gate
 from client.generate import SessionSettings
 from client.input_errors import DatasetError, MediaError
 from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
 from client.retry import ATTEMPT
 from client.run import Run, RunSettings
+from client.run_result import RUN_RESULT
 from conformance.canary import SECRET
 from conformance.capture import client_tasks
 from conformance.clients.scene import Attempt, Scene
@@ -22,6 +24,9 @@ from conformance.observation import PendingTask, sample_facts
 from conformance.options import ConfigurationError, RunOptions
 from scenarios.clips import make_frames, make_pcm
 from scenarios.model import Clip, SampleSpec, Scenario
+
+if TYPE_CHECKING:
+    from client.judge.evaluation import EvaluationResult
 
 MODEL = "openbmb/MiniCPM-o-4_5"
 RUN_CLEAN_UP_S = 5.0
@@ -147,7 +152,7 @@ class BuiltinRun:
         """Any will do."""
 
     async def run(self, server_url: str) -> None:
-        """Answers, then their evaluation where the scenario has a judge."""
+        """Answers, their evaluation where the scenario has a judge, and what gates say of both."""
         scene, observation = self._scene, self._scene.observation
         self._run = make_run(
             server_url,
@@ -159,9 +164,11 @@ class BuiltinRun:
             scene.on_step,
         )
         await self._run.run()
+        judged = None
         if scene.judge is not None:
             scene.loop.client_sndbuf_bytes = None  # small buffers are for sessions, never for the judge
-            await scene.judge.evaluate()
+            judged = await scene.judge.evaluate()
+        conclude(self._run, observation.scenario, judged)
 
     def pending(self) -> list[PendingTask]:
         """Its tasks."""
@@ -173,3 +180,19 @@ class BuiltinRun:
         if self._run is not None and not observation.watchdog_fired:
             observation.result = self._run.result
         observation.samples = sample_facts(observation)
+
+
+def conclude(run: Run, scenario: Scenario, judged: EvaluationResult | None) -> None:
+    """Take the judging into the run's result, gate it, and write it again, as `duplex-eval run` does at its end."""
+    result, spec = run.result, scenario.client.gates
+    if judged is None and spec is None:
+        return
+    if judged is not None:
+        result.accuracy = judged.accuracy()
+        result.artifact_errors += judged.artifact_errors
+    if spec is not None:
+        gate(result, Gates(guard=spec.guard, floors=spec.floors, max_retries=spec.max_retries))
+    try:
+        result.write(Path(result.response_root))
+    except OSError as error:
+        result.artifact_errors.append(f"{RUN_RESULT}: {error}")

@@ -34,6 +34,7 @@ EXPECT_FORMS: dict[str, Any] = {
     "close": "none",
     "finishes_within_s": 0.001,
     "run": {"published": NEVER},
+    "verdicts": {"guard": "passed"},
     "wire": {"commits": NEVER},
     "log": [{"contains": "no such message"}],
     "deadlines": ["no such deadline"],

@@ -21,10 +21,12 @@ from scenarios.names import (
     DEADLINES,
     DIAGNOSTIC_KEYS,
     DIALECT_SPELLINGS,
+    FLOORS,
     METADATA_KEYS,
     REQUIREMENTS,
     RUN_KEYS,
     SERVER_EVENTS,
+    VERDICTS,
 )
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -155,6 +157,20 @@ def test_run_and_metadata_keys_are_those_of_the_client() -> None:
     assert set(RunResult("", {}).to_json()) == RUN_KEYS
 
 
+def test_floors_and_verdicts_are_the_clients() -> None:
+    from client.gates import Gates, gate
+    from client.run_result import RunResult
+    from client.summary import REFERENCE_FLOORS
+
+    result = RunResult("", {})
+    gates = Gates(guard="strict", floors=REFERENCE_FLOORS, max_retries=0)
+    result.accuracy = {}
+    given = {verdict.name for verdict in gate(result, gates)}
+
+    assert tuple(REFERENCE_FLOORS) == FLOORS
+    assert given == VERDICTS
+
+
 def test_diagnostic_keys_are_those_of_the_client() -> None:
     from client.diagnostics import AttemptDiagnostics
 
@@ -198,10 +214,13 @@ def test_the_example_of_the_guide_is_a_scenario(tmp_path: Path) -> None:
     killed = load_scenario(file)
     file.write_text(head.replace("{0}", "Judged") + blocks[2], encoding="utf-8")
     judged = load_scenario(file)
-    file.write_text(blocks[0].replace("  close: forced\n", "") + blocks[3], encoding="utf-8")
+    file.write_text(head.replace("{0}", "Gated") + several + "judge: {}\n" + blocks[3], encoding="utf-8")
+    gated = load_scenario(file)
+    file.write_text(blocks[0].replace("  close: forced\n", "") + blocks[4], encoding="utf-8")
 
     assert example.faults[0].name == "stop_reading"
     assert killed.faults[0].name == "kill_client"
+    assert gated.client.gates is not None
     assert judged.judge is not None
     assert judged.judge.is_scripted
     assert [s.id for s in load_scenarios(file)] == ["example[july]", "example[input-driven]"]
