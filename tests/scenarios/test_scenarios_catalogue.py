@@ -206,24 +206,26 @@ def test_the_example_of_the_guide_is_a_scenario(tmp_path: Path) -> None:
     guide = (PROJECT / "docs" / "writing-scenarios.md").read_text("utf-8")
     blocks = re.findall(r"```yaml\n(.*?)```", guide, flags=re.S)
     file = tmp_path / "example.yaml"
-    file.write_text(blocks[0], encoding="utf-8")
-    example = load_scenario(file)
-    head = "title: {0}\nabout: As in the guide.\nrequires: [R20]\n"
+
+    def loaded(word: str, before: str = "") -> list[Scenario]:
+        (block,) = (block for block in blocks if word in block)
+        file.write_text(before + block, encoding="utf-8")
+        return load_scenarios(file)
+
+    head = "title: A part\nabout: As in the guide.\nrequires: [R20]\n"
     several = "samples: [{id: '1', clip: {seconds: 1.4}}, {id: '3', clip: {seconds: 1.4}}]\n"
-    file.write_text(head.replace("{0}", "Killed") + several + blocks[1], encoding="utf-8")
-    killed = load_scenario(file)
-    file.write_text(head.replace("{0}", "Judged") + blocks[2], encoding="utf-8")
-    judged = load_scenario(file)
-    file.write_text(head.replace("{0}", "Gated") + several + "judge: {}\n" + blocks[3], encoding="utf-8")
-    gated = load_scenario(file)
-    file.write_text(blocks[0].replace("  close: forced\n", "") + blocks[4], encoding="utf-8")
+    whole = blocks[0].replace("  close: forced\n", "")
+    (example,) = loaded("title:")
+    (killed,) = loaded("kill_client:", head + several)
+    (judged,) = loaded("judge:\n", head)
+    (gated,) = loaded("gates:", head + several + "judge: {}\n")
 
     assert example.faults[0].name == "stop_reading"
     assert killed.faults[0].name == "kill_client"
     assert gated.client.gates is not None
     assert judged.judge is not None
     assert judged.judge.is_scripted
-    assert [s.id for s in load_scenarios(file)] == ["example[july]", "example[input-driven]"]
+    assert [s.id for s in loaded("cases:", whole)] == ["example[july]", "example[input-driven]"]
 
 
 def test_a_stall_is_picked_by_tag_across_areas(catalogue: list[Scenario]) -> None:
