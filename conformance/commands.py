@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_fuzz, cli_probe
+from conformance import cli_fuzz, cli_live, cli_probe
 from conformance.exits import Exit
 
 app = typer.Typer(
@@ -331,3 +331,4 @@ def coverage(
 
 cli_fuzz.register(app)
 cli_probe.register(app)
+cli_live.register(app)

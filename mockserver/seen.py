@@ -11,6 +11,7 @@ from mockserver.profiles import LOGICAL_NAMES, logical
 from mockserver.wire import Event
 
 MAX_ERRORS = 100
+MAX_DELTAS = 10_000
 
 
 @dataclass(slots=True)
@@ -22,9 +23,10 @@ class SeenResponse:
     first_audio_s: float | None = None
     done_s: float | None = None
     status: str | None = None
-    deltas: int = 0
     audio_ms: int = 0
     """Cumulative, as the server says."""
+    audio_at: list[tuple[float, int]] = field(default_factory=list)
+    """Time of each delta, and the audio so far."""
 
 
 @dataclass
@@ -118,13 +120,14 @@ def _audio_delta(seen: Seen, event: Event, now_s: float) -> None:
     response = seen.responses.get(response_id(event) or "")
     if response is None:
         return
-    response.deltas += 1
     if response.first_audio_s is None:
         response.first_audio_s = now_s
     metadata = event.get("metadata")
     played = metadata.get("audio_duration_ms") if isinstance(metadata, dict) else None
     if isinstance(played, int):
         response.audio_ms = max(response.audio_ms, played)
+    if len(response.audio_at) < MAX_DELTAS:
+        response.audio_at.append((now_s, response.audio_ms))
 
 
 def _response_done(seen: Seen, event: Event, now_s: float) -> None:
