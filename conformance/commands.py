@@ -106,6 +106,22 @@ def run(
     probes: Annotated[
         Path | None, typer.Option(help="Write what the probes among the scenarios read, as JSON.")
     ] = None,
+    expected_failures: Annotated[
+        Path | None,
+        typer.Option(
+            "--expected-failures", metavar="FILE", help="Failures that are expected (docs/verdicts.md)."
+        ),
+    ] = None,
+    max_retries: Annotated[
+        int,
+        typer.Option(
+            "--max-retries",
+            metavar="N",
+            min=0,
+            max=20,
+            help="Run a failed scenario again: does it stay?",
+        ),
+    ] = 0,
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first scenario that does not pass.")
     ] = False,
@@ -143,6 +159,8 @@ def run(
             junit_path=junit,
             probes_path=probes,
             fail_fast=fail_fast,
+            expected_failures=expected_failures,
+            max_retries=max_retries,
         )
     except (ScenarioError, ConfigurationError) as error:
         raise _fail(str(error)) from None

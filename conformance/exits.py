@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
-from conformance.outcome import Outcome, ScenarioResult
+from conformance.outcome import Outcome, ScenarioResult, kind_of
 
 
 class Exit(IntEnum):
@@ -21,12 +21,16 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-def exit_of(results: Iterable[ScenarioResult]) -> Exit:
-    """The exit code of a run that went to its end."""
-    worst = Exit.PASSED
+def exit_of(results: Iterable[ScenarioResult], complaints: Sequence[str] = ()) -> Exit:
+    """The exit code of a run that went to its end.
+
+    Args:
+        complaints: what fails the run beside its results.
+    """
+    worst = Exit.FAILED if complaints else Exit.PASSED
     for result in results:
         if result.outcome is Outcome.HARNESS_ERROR:
             worst = max(worst, Exit.HARNESS)
-        elif result.outcome in (Outcome.FAIL, Outcome.INERT, Outcome.INDETERMINATE):
+        elif kind_of(result) == "failed":
             worst = max(worst, Exit.FAILED)
     return worst

@@ -91,12 +91,34 @@ class ScenarioResult:
     reproduce: str = ""
     """One command that runs this scenario again the same way."""
     trace_path: str | None = None
+    expected: tuple[str, ...] = ()
+    """Why its failure is expected, an entry each; empty: it is not."""
     warnings: tuple[Finding, ...] = ()
     """What a reader should know; it fails nothing."""
     unobserved: tuple[Unobserved, ...] = ()
     """Statements, faults and invariants that could not be observed here, each with its reason."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What a probe read off the server, by the names of scenarios.probing.FACTS."""
+
+
+Kind = Literal["passed", "failed", "expected", "skipped"]
+
+KINDS: dict[Outcome, Kind] = {
+    Outcome.PASS: "passed",
+    Outcome.FAIL: "failed",
+    Outcome.INERT: "failed",
+    Outcome.INDETERMINATE: "failed",
+    Outcome.HARNESS_ERROR: "failed",
+    Outcome.NOT_OBSERVABLE: "skipped",
+    Outcome.SKIPPED: "skipped",
+}
+"""What should have told something and did not counts as failed; what never could is skipped."""
+
+
+def kind_of(result: ScenarioResult) -> Kind:
+    """How a result counts: a failure that is expected is neither passed nor failed."""
+    kind = KINDS[result.outcome]
+    return "expected" if kind == "failed" and result.expected else kind
 
 
 @dataclass(frozen=True)
@@ -110,5 +132,9 @@ class RunReport:
     client: str
     real_s: float
     interrupted: bool = False
+    stopped_early: str = ""
+    """Why scenarios that were chosen did not run, other than an interrupt; empty: all did."""
+    complaints: tuple[str, ...] = ()
+    """What fails the run beside its results: stale expected failures, flakes past their day."""
     environment: dict[str, str] = field(default_factory=dict)
     """Versions of Python and of the libraries in use."""

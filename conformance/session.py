@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import platform
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from conformance.exits import Exit, exit_of
 from conformance.options import ConfigurationError, RunOptions
@@ -18,8 +20,11 @@ from conformance.outcome import Outcome, RunReport, ScenarioResult
 from conformance.pool import spread
 from conformance.report.console import ConsoleReport
 from conformance.requirements import requirement_texts
-from scenarios import load_catalogue, load_scenarios, select
+from scenarios import load_catalogue, select
 from scenarios.model import Scenario
+
+if TYPE_CHECKING:
+    from conformance.again import Plan
 
 LIBRARIES = (
     "aiohttp",
@@ -43,17 +48,21 @@ def environment() -> dict[str, str]:
 
 
 def choose(
-    patterns: Sequence[str], tags: Sequence[str], options: RunOptions
+    patterns: Sequence[str], tags: Sequence[str], options: RunOptions, files: dict[str, Path] | None = None
 ) -> tuple[list[Scenario], list[ScenarioResult]]:
     """The scenarios to run, and results for those that cannot run here.
+
+    Args:
+        files: filled with the file of each scenario that came from one.
 
     Scenarios that need a dataset folder are skipped when the whole catalogue runs and none was given; asked
     for by name, a missing folder is an error.
 
-    Raises ConfigurationError: nothing was selected, or a named scenario's dataset was not given.
+    Raises ConfigurationError: nothing was selected, nothing of it can run here, or a named scenario's dataset was not
+        given.
     Raises ScenarioError: a file does not load.
     """
-    chosen = select(load_catalogue(), list(patterns), list(tags))
+    chosen = select(load_catalogue(), list(patterns), list(tags), files=files)
     if not chosen:
         asked = " ".join([*patterns, *(f"--tag {t}" for t in tags)]) or "the catalogue"
         raise ConfigurationError(f"nothing selected by {asked}; `conformance list` shows what there is")
@@ -77,13 +86,9 @@ def choose(
                     reason=f"needs the dataset folder {missing[0]!r} (--dataset {missing[0]}=PATH)",
                 )
             )
+    if not runnable:
+        raise ConfigurationError(f"nothing selected that can run here: {skipped[0].id} {skipped[0].reason}")
     return runnable, skipped
-
-
-def _files_of(patterns: Sequence[str]) -> dict[str, Path]:
-    """Which file each scenario outside the catalogue came from."""
-    files = [Path(pattern) for pattern in patterns if pattern.endswith((".yaml", ".yml"))]
-    return {scenario.id: file for file in files for scenario in load_scenarios(file)}
 
 
 def _datasets_of(scenario: Scenario) -> set[str]:
@@ -128,6 +133,28 @@ def check_outputs(out: Path | None, files: Sequence[Path]) -> None:
             raise ConfigurationError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
+def planned(
+    file: Path | None, max_retries: int, options: RunOptions, chosen: Sequence[Scenario | ScenarioResult]
+) -> Plan:
+    """How failures are treated in this run.
+
+    Raises ScenarioError: the file of expected failures is broken.
+    Raises ConfigurationError: it names flakes, and nothing can flake on the virtual clock.
+    """
+    from conformance.again import Plan
+    from conformance.expected import NONE, load_excuses
+
+    excuses = NONE
+    if file is not None:
+        excuses = load_excuses(file, [one.id for one in [*load_catalogue(), *chosen]])
+    if excuses.flakes and options.clock == "virtual":
+        raise ConfigurationError(
+            f"{file}: flakes: {len(excuses.flakes)} known, allowed on the real clock only; on the virtual "
+            "clock one seed gives one outcome, and a flake is an error"
+        )
+    return Plan(excuses, max_retries, datetime.date.today())
+
+
 def run_all(
     scenarios: Sequence[Scenario],
     skipped: Sequence[ScenarioResult],
@@ -137,20 +164,29 @@ def run_all(
     processes: int,
     fail_fast: bool,
     report: ConsoleReport,
+    plan: Plan | None = None,
 ) -> RunReport:
     """Run scenarios, telling each as it ends; Ctrl-C keeps what ran."""
+    from conformance.again import Plan, run_with
     from conformance.runner import run_scenario
 
     started = time.perf_counter()
     results: list[ScenarioResult] = []
     interrupted = False
     total = len(scenarios)
-    stream = spread(partial(run_scenario, options=options), scenarios, processes)
+    stopped = ""
+    one = partial(run_with, options=options, plan=plan or Plan(), run_once=run_scenario)
+    stream = spread(one, scenarios, processes)
     try:
         for number, result in enumerate(stream, start=1):
             results.append(result)
             report.scenario_finished(result, number=number, total=total)
             if fail_fast and exit_of([result]) is not Exit.PASSED:
+                stopped = (
+                    f"stopped at the first failure (--fail-fast): {number} of {total} ran"
+                    if number < total
+                    else ""
+                )
                 break
     except KeyboardInterrupt:
         interrupted = True
@@ -164,6 +200,7 @@ def run_all(
         client=options.client.told,
         real_s=time.perf_counter() - started,
         interrupted=interrupted,
+        stopped_early=stopped,
         environment=environment(),
     )
 
@@ -179,6 +216,8 @@ def execute(
     junit_path: Path | None,
     probes_path: Path | None = None,
     fail_fast: bool,
+    expected_failures: Path | None = None,
+    max_retries: int = 0,
 ) -> Exit:
     """The whole of `conformance run`.
 
@@ -186,18 +225,31 @@ def execute(
     """
     check_clock(options)
     options = ready_client(options)
-    scenarios, skipped = choose(patterns, tags, options)
+    sources: dict[str, Path] = {}
+    scenarios, skipped = choose(patterns, tags, options, sources)
+    plan = planned(expected_failures, max_retries, options, [*scenarios, *skipped])
     files = [path for path in (json_path, junit_path, probes_path) if path is not None and str(path) != "-"]
     check_outputs(options.out, files)
     if options.out is not None:
         options = replace(options, out=options.out.resolve())
-    options = replace(options, files=_files_of(patterns))
+    options = replace(options, files=sources)
+    from conformance.expected import complaints
+
     texts = requirement_texts()
     to_stdout = json_path is not None and str(json_path) == "-"
     console = ConsoleReport(sys.stderr if to_stdout else sys.stdout, requirements=texts)
     report = run_all(
-        scenarios, skipped, options, target=target, processes=processes, fail_fast=fail_fast, report=console
+        scenarios,
+        skipped,
+        options,
+        target=target,
+        processes=processes,
+        fail_fast=fail_fast,
+        report=console,
+        plan=plan,
     )
+    told = complaints(plan.excuses, report.results, plan.today, str(expected_failures))
+    report = replace(report, complaints=told)
     console.run_finished(report)
     if json_path is not None:
         from conformance.report import json_report
@@ -214,5 +266,5 @@ def execute(
         from conformance.probing import table
 
         table.write(probes_path, [table.target_of(report.target, report.results)])
-    code = exit_of(report.results)
+    code = exit_of(report.results, report.complaints)
     return max(code, Exit.INTERRUPTED) if report.interrupted else code

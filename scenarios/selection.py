@@ -12,7 +12,11 @@ from scenarios.model import Scenario
 
 
 def select(
-    scenarios: Sequence[Scenario], patterns: Sequence[str] = (), tags: Sequence[str] = ()
+    scenarios: Sequence[Scenario],
+    patterns: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    *,
+    files: dict[str, Path] | None = None,
 ) -> list[Scenario]:
     """The scenarios that patterns and tags pick, each once.
 
@@ -20,6 +24,7 @@ def select(
         scenarios: what to pick from, in the order of the answer.
         patterns: each an id, the id of a file with cases (all of them), a glob over ids, or the path of a
             YAML file, whose scenarios come last when they are not among the others. None: all.
+        files: filled with the file of each scenario that came from one; None: nobody asks.
         tags: keep only scenarios with at least one of these. None: no matter which.
     Returns: may be empty when patterns and tags exclude each other.
     Raises ScenarioError: a pattern or a tag that picks nothing at all, or a broken file.
@@ -30,11 +35,13 @@ def select(
     for pattern in patterns:
         if pattern.endswith((".yaml", ".yml")):
             loaded = load_scenarios(Path(pattern))
+            if files is not None:
+                files.update(dict.fromkeys((scenario.id for scenario in loaded), Path(pattern)))
             here = {scenario.id for scenario in scenarios}
             wanted |= {scenario.id for scenario in loaded}
             outside += [scenario for scenario in loaded if scenario.id not in here]
             continue
-        picked = {scenario.id for scenario in scenarios if _picks(pattern, scenario.id)}
+        picked = {scenario.id for scenario in scenarios if picks(pattern, scenario.id)}
         if not picked:
             ids = [scenario.id for scenario in scenarios]
             problems.append(Problem(pattern, 0, "", "no scenario has this id", _near(pattern, ids)))
@@ -53,7 +60,8 @@ def select(
     ]
 
 
-def _picks(pattern: str, scenario_id: str) -> bool:
+def picks(pattern: str, scenario_id: str) -> bool:
+    """Whether a pattern, no file, means this scenario: its id, the id of its file with cases, or a glob."""
     if pattern in (scenario_id, scenario_id.split("[", 1)[0]):
         return True
     return any(sign in pattern for sign in "*?") and fnmatchcase(scenario_id, pattern)

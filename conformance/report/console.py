@@ -11,17 +11,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from conformance.outcome import RunReport, ScenarioResult
+from conformance.outcome import RunReport, ScenarioResult, kind_of
 from conformance.report.escape import one_line
 from conformance.report.explain import explain, heading, needs_explaining
-from conformance.report.tally import KINDS, Tally, tally
+from conformance.report.tally import Tally, tally
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 ID_LIMIT = 80
 """Characters of a scenario id in the table (count)."""
-_STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
+WARNINGS_LIMIT = 10
+"""Different warnings that are printed (count); the JSON report has all."""
+_STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow", "expected": "yellow"}
 
 
 def is_terminal(stream: TextIO, environment: Mapping[str, str]) -> bool:
@@ -69,11 +71,11 @@ class ConsoleReport:
         text = f"{count} {result.outcome.value:<14} {one_line(result.id, ID_LIMIT)}"
         if not self._live:
             self._plain(text)
-        elif KINDS[result.outcome] == "passed":
+        elif kind_of(result) == "passed":
             self._overwrite(text)  # the table shows it again; a screen of green lines hides the red one
         else:
             self._clear()
-            self._styled(text, _STYLES[KINDS[result.outcome]])
+            self._styled(text, _STYLES[kind_of(result)])
 
     def run_finished(self, report: RunReport) -> None:
         """Print failures, the table and the counts; the counts are the last line."""
@@ -111,7 +113,7 @@ class ConsoleReport:
         table.add_column("virtual" if report.clock == "virtual" else "clock", justify="right", no_wrap=True)
         table.add_column("real", justify="right", no_wrap=True)
         for result in report.results:
-            style = _STYLES[KINDS[result.outcome]]
+            style = _STYLES[kind_of(result)]
             table.add_row(
                 Text(one_line(result.id, ID_LIMIT)),
                 Text(result.outcome.value, style=style),
@@ -122,7 +124,7 @@ class ConsoleReport:
 
     def _totals(self, report: RunReport, counts: Tally) -> None:
         kinds = ", ".join(f"{count} {name}" for name, count in counts.by_outcome.items() if count)
-        unseen = [result for result in report.results if KINDS[result.outcome] == "skipped"]
+        unseen = [result for result in report.results if kind_of(result) == "skipped"]
         self._plain("")
         self._plain(
             f"target {one_line(report.target, 200)}, client {one_line(report.client, 200)}, "
@@ -131,11 +133,15 @@ class ConsoleReport:
         for result in unseen:
             what = f"{result.outcome.value} {one_line(result.id, ID_LIMIT)}"
             self._plain(f"{what}: {one_line(result.reason, 300) or 'no reason given'}")
-        for line in unobserved_invariants(report):
+        for line in remarks(report):
             self._plain(line)
+        for complaint in report.complaints:
+            self._styled(one_line(complaint, 400), _STYLES["failed"])
+        if report.stopped_early:
+            self._styled(one_line(report.stopped_early, 200), _STYLES["skipped"])
         if report.interrupted:
             self._styled("interrupted: only what is listed above ran", _STYLES["skipped"])
-        kind = "failed" if counts.failed else "passed" if counts.passed else "skipped"
+        kind = "failed" if counts.failed or report.complaints else "passed" if counts.passed else "skipped"
         self._styled(counts.closing_line(), _STYLES[kind])
 
     def _plain(self, text: str) -> None:
@@ -169,6 +175,23 @@ class ConsoleReport:
     def _clear(self) -> None:
         if self._live:
             self._stream.write("\r\x1b[2K")
+
+
+def remarks(report: RunReport) -> Iterator[str]:
+    """What a reader should know of a run beside its outcomes: expected failures, warnings, what could not be seen."""
+    for result in report.results:
+        for told in result.expected if kind_of(result) == "expected" else ():
+            yield f"expected {one_line(result.id, ID_LIMIT)}: {one_line(told, 300)}"
+    warned: dict[tuple[str, str, str], list[str]] = {}
+    for result in report.results:
+        for warning in result.warnings:
+            warned.setdefault((warning.id, warning.expected, warning.actual), []).append(result.id)
+    for (name, expected, actual), ids in list(warned.items())[:WARNINGS_LIMIT]:
+        where = f"{one_line(ids[0], ID_LIMIT)}{f' and {len(ids) - 1} more' if len(ids) > 1 else ''}"
+        yield f"warning {name}: {one_line(expected, 200)}; seen: {one_line(actual, 200)} (in {where})"
+    if len(warned) > WARNINGS_LIMIT:
+        yield f"and {len(warned) - WARNINGS_LIMIT} more warnings, in the JSON report"
+    yield from unobserved_invariants(report)
 
 
 def unobserved_invariants(report: RunReport) -> Iterator[str]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult
+from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult, kind_of
 from conformance.report.escape import block, one_line
-from conformance.report.tally import KINDS
 
 EVENTS_LIMIT = 40
 """Last events shown (lines)."""
@@ -53,7 +52,7 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
 
 def needs_explaining(result: ScenarioResult) -> bool:
     """Whether a reader must be told more than the outcome: everything counted as failed."""
-    return KINDS[result.outcome] == "failed"
+    return kind_of(result) == "failed"
 
 
 def heading(result: ScenarioResult) -> str:

@@ -11,18 +11,22 @@ without a new `version`.
     seed          integer
     real_s        wall time of the run, seconds
     interrupted   true when the run was ended early; `results` then holds what ran
+    stopped_early why scenarios that were chosen did not run, or ""
+    complaints    what fails the run beside its results: stale expected failures, expired flakes
     environment   name -> version, of Python and the libraries in use
-    counts        passed, failed, skipped, and by_outcome: every outcome -> count, zeros included
+    counts        passed, failed, expected, skipped, and by_outcome: every outcome -> count, zeros included
     results       a list, in the order of the report:
       id, title     of the scenario
       requires      requirement ids
       outcome       pass, fail, inert, not-observable, indeterminate, harness-error or skipped
-      kind          passed, failed or skipped: how `counts` counts it
+      kind          passed, failed, expected or skipped: how `counts` counts it
       reason        why it is none of pass and fail, or ""
       virtual_s     loop time, seconds (wall time under the real clock)
       real_s        wall time, seconds
       findings      list of {id, requirements, expected, actual, sample, deadline, details}
       faults        list of {name, index, connection, state, evidence}
+      expected      why its failure is expected, a text each
+      warnings      like findings; they fail nothing
       unobserved    list of {id, what, need, reason, sample}: what could not be seen of this client here
       last_events   lines, for what did not pass
       reproduce     one command, or ""
@@ -42,9 +46,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from conformance.outcome import RunReport, ScenarioResult
+from conformance.outcome import RunReport, ScenarioResult, kind_of
 from conformance.report.publish import publish
-from conformance.report.tally import KINDS, tally
+from conformance.report.tally import tally
 
 FORMAT = "duplex-conformance/run-report"
 VERSION = 1
@@ -62,10 +66,13 @@ def document(report: RunReport) -> dict[str, Any]:
         "seed": report.seed,
         "real_s": report.real_s,
         "interrupted": report.interrupted,
+        "stopped_early": report.stopped_early,
+        "complaints": list(report.complaints),
         "environment": report.environment,
         "counts": {
             "passed": counts.passed,
             "failed": counts.failed,
+            "expected": counts.expected,
             "skipped": counts.skipped,
             "by_outcome": counts.by_outcome,
         },
@@ -95,12 +102,14 @@ def _result(result: ScenarioResult) -> dict[str, Any]:
         "title": result.title,
         "requires": list(result.requires),
         "outcome": result.outcome.value,
-        "kind": KINDS[result.outcome],
+        "kind": kind_of(result),
         "reason": result.reason,
         "virtual_s": result.virtual_s,
         "real_s": result.real_s,
         "findings": [asdict(finding) for finding in result.findings],
         "faults": [asdict(fault) for fault in result.faults],
+        "expected": list(result.expected),
+        "warnings": [asdict(warning) for warning in result.warnings],
         "unobserved": [asdict(told) for told in result.unobserved],
         "last_events": list(result.last_events),
         "reproduce": result.reproduce,

@@ -8,6 +8,7 @@ suite's properties; the schema knows none for a test case, so a case's own facts
     fail, inert, indeterminate    <failure>
     harness-error                 <error>: ours, never the client's
     not-observable, skipped       <skipped>
+    an expected failure           <skipped>; a stale or expired entry is a test case of its own, with a <failure>
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-from conformance.outcome import Outcome, RunReport, ScenarioResult
+from conformance.outcome import Outcome, RunReport, ScenarioResult, kind_of
 from conformance.report.escape import one_line
 from conformance.report.explain import explain
 from conformance.report.publish import publish
@@ -38,18 +39,26 @@ def render(report: RunReport, requirements: Mapping[str, str] | None = None) -> 
     errors = counts.by_outcome[Outcome.HARNESS_ERROR.value]
     totals = {
         "name": SUITE,
-        "tests": str(len(report.results)),
-        "failures": str(counts.failed - errors),
+        "tests": str(len(report.results) + len(report.complaints)),
+        "failures": str(counts.failed - errors + len(report.complaints)),
         "errors": str(errors),
         "time": _seconds(report.real_s),
     }
     root = ElementTree.Element("testsuites", totals)
-    suite = ElementTree.SubElement(root, "testsuite", {**totals, "skipped": str(counts.skipped)})
+    suite = ElementTree.SubElement(
+        root, "testsuite", {**totals, "skipped": str(counts.skipped + counts.expected)}
+    )
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _properties(report):
         ElementTree.SubElement(properties, "property", {"name": one_line(name), "value": one_line(value)})
     for result in report.results:
         _case(suite, result, requirements or {})
+    for number, complaint in enumerate(report.complaints, start=1):
+        names = {"classname": f"{SUITE}.expected-failures", "name": f"entry {number}", "time": "0.000"}
+        told = ElementTree.SubElement(suite, "testcase", names)
+        ElementTree.SubElement(
+            told, "failure", {"type": "stale", "message": one_line(complaint, MESSAGE_LIMIT)}
+        ).text = one_line(complaint)
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
@@ -82,7 +91,7 @@ def _case(suite: ElementTree.Element, result: ScenarioResult, requirements: Mapp
         "time": _seconds(result.real_s),
     }
     case = ElementTree.SubElement(suite, "testcase", attributes)
-    element = _ELEMENTS[result.outcome]
+    element = "skipped" if kind_of(result) == "expected" else _ELEMENTS[result.outcome]
     if element is not None:
         verdict = ElementTree.SubElement(case, element, {"type": _type(result), "message": _message(result)})
         verdict.text = "\n".join(explain(result, requirements))
@@ -113,6 +122,8 @@ def _type(result: ScenarioResult) -> str:
 
 
 def _message(result: ScenarioResult) -> str:
+    if result.expected:
+        return one_line(f"expected failure: {result.expected[0]}", MESSAGE_LIMIT)
     if result.findings and result.outcome is Outcome.FAIL:
         first = result.findings[0]
         return one_line(f"{first.id}: expected {first.expected}; actual {first.actual}", MESSAGE_LIMIT)

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.outcome import Outcome
-from conformance.report.tally import KINDS, tally
+from conformance.outcome import KINDS, Outcome
+from conformance.report.tally import tally
 
 
 def test_every_outcome_is_counted_exactly_once(make: SimpleNamespace) -> None:
