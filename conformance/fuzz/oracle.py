@@ -1,16 +1,55 @@
-"""What follows for a drawn scenario from what was seen."""
+"""What a right client makes of a session, derived from what was seen: the model that judges drawn scenarios.
+
+A drawn scenario has no expectation of its own. These rules say what follows from evaluation.md for any session, each
+only where it is beyond doubt, and name the check that a scenario of the catalogue would have failed. They are written
+from the specification and share nothing with the client.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from conformance.fuzz.attempts import Attempt, attempts_of
+from conformance.fuzz.oracle_judge import check_judge
+from conformance.fuzz.oracle_session import SESSION_RULES
+from conformance.fuzz.oracle_stream import STREAM_RULES
 from conformance.observation import Observation
 from conformance.outcome import Finding
 
+Rule = Callable[[Observation, list[Attempt]], Iterator[Finding]]
+
+RULES: tuple[Rule, ...] = (*SESSION_RULES, *STREAM_RULES)
+"""In the order their findings are told."""
+
 
 def check_model(observation: Observation) -> Iterator[Finding]:
-    yield from ()
+    """Findings of every rule over every sample; a cancelled sample and a hang say nothing more."""
+    if observation.watchdog_fired or observation.livelock or observation.client_error is not None:
+        return
+    for attempts in attempts_of(observation):
+        if not attempts or attempts[-1].ended_s is None:
+            continue
+        for rule in RULES:
+            yield from rule(observation, attempts)
+    yield from check_judge(observation)
 
 
-def statement(finding: Finding) -> dict[str, object] | None:
+def statement(finding: Finding) -> dict[str, Any] | None:
+    """The `expect` of the catalogue that would find the same; None: the invariants find it by themselves.
+
+    Only where the finding says all of it: what cannot be put into one literal is left to a person.
+    """
+    if finding.id == "sample.outcome" and finding.expected.startswith("published"):
+        return {"sample": {"outcome": "published"}}
+    if finding.id == "sample.outcome" and finding.expected.startswith("failed"):
+        return {"sample": {"outcome": "failed"}}
+    if finding.id == "sample.attempts" and "tried once more" in finding.expected:
+        return {"sample": {"attempts": 2}}
+    if finding.id == "sample.attempts":
+        return {"sample": {"outcome": "failed", "attempts": 1}}
+    if finding.id in ("metadata.ack_timeout", "metadata.close_timeout"):
+        return {
+            "metadata": {finding.id.removeprefix("metadata."): None if "null" in finding.expected else "set"}
+        }
     return None

@@ -1,0 +1,115 @@
+"""One attempt of a sample as both ends saw it, for the model that says what must have become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from conformance.observation import Observation, SampleFacts
+from conformance.wiring import session_name
+from mockserver.journal import Entry
+
+TEARDOWN = ("pad_join", "ack_join", "final_ack", "closing", "forcing")
+"""Phases of the client from the end of its drain on."""
+QUIET = frozenset({"playback.acknowledged", "response.listen"})
+"""What a server goes on saying while nothing happens."""
+
+
+@dataclass
+class Attempt:
+    """What the client told of an attempt, and what the server journalled of its connection; times from the start."""
+
+    name: str
+    number: int
+    facts: SampleFacts
+    connection: int | None
+    started_s: float
+    ended_s: float | None = None
+    row: int | None = None
+    action: str = ""
+    reason: str = ""
+    phases: list[tuple[float, str]] = field(default_factory=list)
+    sent: list[tuple[float, str]] = field(default_factory=list)
+    received: list[tuple[float, str]] = field(default_factory=list)
+    missed: list[tuple[float, str, str]] = field(default_factory=list)
+    """Deadlines that passed: when, what, in which phase."""
+    entries: list[Entry] = field(default_factory=list)
+    """The server's journal of its connection, in time."""
+    faults: frozenset[str] = frozenset()
+    """Faults that were more than armed on its connection, or act on the client."""
+
+    def phase_s(self, *names: str) -> float | None:
+        """When the first of these phases began."""
+        return next((at_s for at_s, name in self.phases if name in names), None)
+
+    @property
+    def last_phase(self) -> str:
+        """The phase in which it ended."""
+        return self.phases[-1][1] if self.phases else ""
+
+    def only(self, *allowed: str) -> bool:
+        """Whether nothing else went wrong on purpose."""
+        return self.faults <= set(allowed)
+
+    def times(self, kind: str, name: str, start_s: float) -> list[float]:
+        """When the server noted this."""
+        return [entry.t_s - start_s for entry in self.entries if entry.kind == kind and entry.name == name]
+
+
+def attempts_of(observation: Observation) -> Iterator[list[Attempt]]:
+    """The attempts of each sample, in their order."""
+    recorder = observation.recorder
+    assert recorder is not None
+    facts = {(f.split, f.id): f for f in observation.samples}
+    named: dict[str, Attempt] = {}
+    of_sample: dict[tuple[str, str], list[Attempt]] = {}
+    for (split, sample_id), one in facts.items():
+        of_sample[split, sample_id] = [
+            Attempt(session_name((split, sample_id, number)), number, one, None, -1.0) for number in (1, 2, 3)
+        ]
+        named.update({attempt.name: attempt for attempt in of_sample[split, sample_id]})
+    for record in recorder.records:
+        attempt = named.get(record.session)
+        if attempt is not None and record.side == "client":
+            _take_step(attempt, record.what, record.t_s, record.data)
+    _take_connections(observation, named)
+    for attempts in of_sample.values():
+        yield [attempt for attempt in attempts if attempt.started_s >= 0]
+
+
+def _take_step(attempt: Attempt, what: str, t_s: float, data: object) -> None:
+    assert isinstance(data, dict)
+    if what == "attempt_started":
+        attempt.started_s = t_s
+    elif what == "attempt_ended":
+        attempt.ended_s, attempt.row = t_s, data.get("row")
+        attempt.action, attempt.reason = str(data.get("action", "")), str(data.get("reason", ""))
+    elif what == "phase":
+        attempt.phases.append((t_s, str(data["name"])))
+    elif what == "sent":
+        attempt.sent.append((t_s, str(data["type"])))
+    elif what == "received":
+        attempt.received.append((t_s, str(data["type"])))
+    elif what == "deadline":
+        attempt.missed.append((t_s, str(data["what"]), attempt.last_phase))
+
+
+def _take_connections(observation: Observation, named: dict[str, Attempt]) -> None:
+    by_number: dict[int, Attempt] = {}
+    for connection in observation.connections:
+        if connection.sample is None:
+            continue
+        attempt = named.get(session_name((*connection.sample, connection.attempt)))
+        if attempt is not None:
+            attempt.connection = connection.number
+            by_number[connection.number] = attempt
+    for entry in observation.entries_in_time:
+        attempt = by_number.get(entry.connection)
+        if attempt is not None:
+            attempt.entries.append(entry)
+    for attempt in named.values():
+        attempt.faults = frozenset(
+            report.name
+            for report in observation.faults
+            if report.state != "armed" and report.connection in (None, attempt.connection)
+        )

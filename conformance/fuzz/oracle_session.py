@@ -1,0 +1,318 @@
+"""Rules of the model that look at attempts: what is published, what is tried again, how a session ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.fuzz.attempts import TEARDOWN, Attempt
+from conformance.observation import Observation
+from conformance.outcome import Finding
+
+DEAF = frozenset(
+    {"stop_reading", "resume_reading", "slow_reading", "swallow_cancellation", "no_transport", "no_socket"}
+)
+"""Faults that keep the client from being heard; what it is told comes all the same."""
+MUTE_END = frozenset(
+    {
+        "late_session_closed",
+        "no_session_closed",
+        "ignore_close",
+        "no_close_reply",
+        "slow_close",
+        "ignore_cancel",
+    }
+)
+"""Faults of the end of a session."""
+FROZEN = frozenset({"never_done", "freeze_tail", "split_text"})
+"""Faults of a reply that leave every event in order."""
+ENDS = frozenset({"reset_peer", "close_code", "bad_frame", "oversize_frame", "invalid_utf8"})
+"""Faults that end the connection."""
+SEAMS = frozenset(
+    {"swallow_cancellation", "failing_write", "slow_write", "no_transport", "no_socket", "slow_disk"}
+)
+TOLERANCE_S = 1.0
+
+OF_STEP = {
+    "pad_join": ("R1", "R6", "R14"),
+    "ack_join": ("R6", "R14"),
+    "final_ack": ("R1", "R2", "R5"),
+    "closing": ("R11", "R13", "R14", "R18", "R19"),
+    "forcing": ("R13", "R14"),
+}
+"""What a step of the teardown is held to."""
+
+
+def _start_s(observation: Observation) -> float:
+    assert observation.recorder is not None
+    return observation.recorder.start_s
+
+
+def _finding(
+    attempt: Attempt, check: str, requirements: tuple[str, ...], expected: str, actual: str
+) -> Finding:
+    return Finding(check, requirements, expected, f"{actual} (attempt {attempt.number})", attempt.facts.name)
+
+
+def _timed_out(observation: Observation, attempt: Attempt) -> bool:
+    """Whether the per-request timeout ended it."""
+    assert attempt.ended_s is not None
+    return attempt.ended_s - attempt.started_s >= observation.deadlines.request_s - 0.01
+
+
+def _all_done(observation: Observation, attempt: Attempt) -> float | None:
+    """When the last reply of the server was done, all of them completed; None: not all, or none at all."""
+    open_now: set[Any] = set()
+    last = None
+    for entry in attempt.entries:
+        if entry.kind != "sent":
+            continue
+        if entry.name == "response.created":
+            open_now.add(entry.data.get("response_id"))
+        elif entry.name == "response.done":
+            if entry.data.get("status") != "completed":
+                return None
+            open_now.discard(entry.data.get("response_id"))
+            last = entry.t_s - _start_s(observation)
+    return None if open_now else last
+
+
+def teardown_is_advisory(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """Once every reply is complete and the drain has settled, nothing that follows costs the sample (R2, R18, R19)."""
+    for attempt in attempts:
+        settled_s = attempt.phase_s("settled")
+        if settled_s is None or attempt.action == "" or not attempt.only(*DEAF, *MUTE_END, "split_text"):
+            continue
+        if _all_done(observation, attempt) is None or any(name == "error" for _, name in attempt.received):
+            continue
+        room_s = observation.deadlines.request_s - (settled_s - attempt.started_s)
+        if room_s < observation.deadlines.worst_teardown_s + TOLERANCE_S or attempt.action == "publish":
+            continue
+        spoken = OF_STEP.get(attempt.last_phase, ()) if _timed_out(observation, attempt) else ()
+        metadata = attempt.facts.metadata or {}
+        if not spoken:
+            spoken = ("R2", "R4") if metadata.get("ack_timeout") else ("R18", "R19", "R20")
+        yield _finding(
+            attempt,
+            "sample.outcome",
+            spoken,
+            "published: every reply was complete before the teardown began",
+            f"{attempt.action}, row {attempt.row}, in {attempt.last_phase}: {attempt.reason}",
+        )
+
+
+def teardown_is_bounded(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """The teardown takes no longer than its deadlines together (R1, R5, R6, R11, R13, R14)."""
+    bound_s = observation.deadlines.worst_teardown_s + TOLERANCE_S
+    for attempt in attempts:
+        begun_s = attempt.phase_s(*TEARDOWN)
+        if begun_s is None or attempt.ended_s is None or "slow_disk" in attempt.faults:
+            continue
+        if attempt.ended_s - begun_s > bound_s:
+            yield _finding(
+                attempt,
+                "finishes_within_s",
+                OF_STEP.get(attempt.last_phase, ("R1",)),
+                f"a teardown of at most {bound_s:g} s",
+                f"{attempt.ended_s - begun_s:.1f} s, in {attempt.last_phase}",
+            )
+
+
+def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """What the session reported is never retried into a pass (R21 to R25)."""
+    for attempt in attempts:
+        if _timed_out(observation, attempt) or attempt.action == "":
+            continue
+        closing_s = attempt.phase_s("closing") or attempt.ended_s or 0.0
+        told = [at_s for at_s, name in attempt.received if name == "error" and at_s < closing_s]
+        why = ""
+        requirements: tuple[str, ...] = ("R21", "R22", "R24", "R25")
+        if told and "error_event" in attempt.faults and "garbage_event" not in attempt.faults:
+            why = f"the server reported an error at {told[0]:.1f} s"
+        failed = [
+            entry.data.get("status")
+            for entry in attempt.entries
+            if entry.kind == "sent"
+            and entry.name == "response.done"
+            and entry.data.get("status") in ("failed", "incomplete", "cancelled")
+            and entry.t_s - _start_s(observation) < closing_s - 0.01
+        ]
+        if not why and failed and attempt.only(*DEAF, *MUTE_END, "status"):
+            why, requirements = f"a response ended {failed[0]}", ("R21", "R23")
+        lost = sorted(attempt.faults & ENDS)
+        if (
+            not why
+            and lost
+            and attempt.phase_s("settled", *TEARDOWN[:1]) is None
+            and attempt.row not in (12, 13)
+        ):
+            ended = next((c for c in observation.connections if c.number == attempt.connection), None)
+            if ended is not None and ended.ended_by == "server" and attempt.phase_s("streaming") is not None:
+                why, requirements = f"the connection was lost ({lost[0]})", ("R21",)
+        if why and attempt.action != "fail":
+            check = "sample.attempts" if attempt.action == "retry" else "sample.outcome"
+            yield _finding(
+                attempt, check, requirements, f"failed, and not tried again: {why}", attempt.action
+            )
+
+
+def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """A first attempt that only stalled is tried once more (R4, R24, R28, R32)."""
+    attempt = attempts[0]
+    if len(attempts) > 1 or attempt.facts.outcome == "cancelled" or observation.scenario.client.cancel_at_s:
+        return
+    requirements: tuple[str, ...] = ()
+    if _timed_out(observation, attempt) and attempt.action != "publish":
+        requirements = ("R32",)
+    elif (
+        any(what == "drain" for _, what, _ in attempt.missed)
+        and attempt.only(*DEAF, *MUTE_END, *FROZEN)
+        and not any(name == "error" for _, name in attempt.received)
+        and not any(
+            e.kind == "sent" and e.data.get("status") not in (None, "completed") for e in attempt.entries
+        )
+        and not any(
+            e.kind == "end" and e.name != "client" for e in attempt.entries if e.data.get("by") == "server"
+        )
+    ):
+        requirements = ("R4", "R24", "R28")
+    if requirements and attempt.row != 1:
+        actual = f"{attempt.action or 'cancelled'}, row {attempt.row}: {attempt.reason}"
+        yield _finding(attempt, "sample.attempts", requirements, "a lone stall is tried once more", actual)
+
+
+def deadlines_are_recorded(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """A teardown step that was cut short stands in the metadata of what was published (R3, R5, R18)."""
+    attempt = attempts[-1]
+    metadata = attempt.facts.metadata
+    if attempt.action != "publish" or metadata is None:
+        return
+    for key, steps, requirements in (
+        ("ack_timeout", ("ack_join", "final_ack"), ("R2", "R3", "R5", "R6")),
+        ("close_timeout", ("closing",), ("R18",)),
+    ):
+        whats = [
+            what
+            for _, what, phase in attempt.missed
+            if phase in steps and (key == "ack_timeout" or what in ("session close", "session.closed"))
+        ]
+        if whats and not metadata.get(key):
+            yield _finding(
+                attempt,
+                f"metadata.{key}",
+                requirements,
+                f"the text of what ran out: {whats[0]}",
+                repr(metadata.get(key)),
+            )
+
+
+def good_close_wins(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """A close that is answered in time is neither timed out nor forced (R12, R15)."""
+    start_s, close_s = _start_s(observation), observation.deadlines.close_s
+    for attempt in attempts:
+        if not attempt.only("late_session_closed", "split_text", "slow_disk") or attempt.action == "":
+            continue
+        asked = attempt.times("received", "session.close", start_s)
+        closed = attempt.times("sent", "session.closed", start_s)
+        if not asked or not closed or closed[0] - asked[0] > close_s - 0.05 or attempt is not attempts[-1]:
+            continue
+        if _timed_out(observation, attempt) or observation.scenario.client.cancel_at_s:
+            continue
+        metadata = attempt.facts.metadata or {}
+        if metadata.get("close_timeout"):
+            told = str(metadata["close_timeout"])
+            yield _finding(
+                attempt, "metadata.close_timeout", ("R12",), "null: the close was answered in time", told
+            )
+        elif attempt.facts.close == "forced":
+            yield _finding(attempt, "sample.close", ("R15",), "clean or by_peer", "forced")
+
+
+def latency_is_the_attempts(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """The reported latency is that of the reported attempt (R27)."""
+    attempt = attempts[-1]
+    if attempt.facts.latency_s is None or attempt.ended_s is None or attempt.action == "":
+        return
+    took_s = attempt.ended_s - attempt.started_s
+    if abs(took_s - attempt.facts.latency_s) > 0.1 and "slow_disk" not in attempt.faults:
+        yield _finding(
+            attempt, "sample.latency_s", ("R27",), f"{took_s:.3f} s", f"{attempt.facts.latency_s:.3f} s"
+        )
+
+
+def inner_timeouts_keep_their_name(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """A wait that ran out inside is not called the per-request timeout (R33)."""
+    for attempt in attempts:
+        if "per-request" in attempt.reason and not _timed_out(observation, attempt):
+            yield _finding(attempt, "sample.error", ("R33",), "the wait that ran out", attempt.reason)
+
+
+def nothing_after_the_timeout(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """Once the request has timed out or was cancelled, nothing more is sent (R10)."""
+    cancel_s = observation.scenario.client.cancel_at_s
+    for attempt in attempts:
+        over_s = attempt.started_s + observation.deadlines.request_s
+        if cancel_s is not None:
+            over_s = min(over_s, cancel_s)
+        late = [(at_s, name) for at_s, name in attempt.sent if at_s > over_s + 0.001]
+        if late and "slow_disk" not in attempt.faults:
+            at_s, name = late[0]
+            told = f"{name} at {at_s - over_s:.3f} s after it"
+            yield _finding(
+                attempt, "wire.closes", ("R10",), "nothing is sent after the request timed out", told
+            )
+
+
+def failures_surface(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """An ordinary error in an ack or in the padding is not swallowed (R8, R41)."""
+    for attempt in attempts:
+        if attempt.action != "publish":
+            continue
+        for report in observation.faults:
+            if report.name != "failing_write" or report.state != "observed":
+                continue
+            fault: Any = observation.scenario.faults[report.index]
+            alone = fault.attempt in (None, attempt.number) and fault.sample in (None, attempt.facts.id)
+            if (
+                not alone
+                or fault.connection is not None
+                or fault.raises == "OSError"
+                or len(observation.samples) > 1
+            ):
+                continue
+            requirement = {"playback.ack": "R8", "input_audio_buffer.append": "R41"}.get(fault.write)
+            if requirement is not None and attempt.number == len(attempts) and len(attempts) == 1:
+                told = f"published, though a write of {fault.write} raised {fault.raises}"
+                yield _finding(attempt, "sample.outcome", (requirement,), "failed with the error", told)
+
+
+def missing_handles_are_logged(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """A transport that cannot be aborted is told in the log, never a silent no-op (R16, R17)."""
+    messages = " | ".join(record.getMessage() for record in observation.logs)
+    for report in observation.faults:
+        words = {"no_transport": "no abortable handle", "no_socket": "no socket"}.get(report.name)
+        if (
+            words
+            and report.state == "observed"
+            and words not in messages
+            and attempts[0].facts is observation.samples[0]
+        ):
+            yield _finding(
+                attempts[0], "log", ("R16", "R17"), f"a line with {words!r}", messages[-200:] or "no line"
+            )
+
+
+SESSION_RULES = (
+    teardown_is_advisory,
+    teardown_is_bounded,
+    errors_are_final,
+    stalls_are_retried,
+    deadlines_are_recorded,
+    good_close_wins,
+    latency_is_the_attempts,
+    inner_timeouts_keep_their_name,
+    nothing_after_the_timeout,
+    failures_surface,
+    missing_handles_are_logged,
+)
+"""In the order their findings are told."""

@@ -1,0 +1,209 @@
+"""Rules of the model that look at what was streamed: padding, drain, text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.fuzz.attempts import QUIET, TEARDOWN, Attempt
+from conformance.observation import Observation
+from conformance.outcome import Finding
+
+QUIET_ENDS = (
+    "late_session_closed",
+    "no_session_closed",
+    "ignore_close",
+    "no_close_reply",
+    "slow_close",
+    "split_text",
+)
+"""Faults that do not touch what comes before the teardown."""
+FROZEN = ("never_done", "freeze_tail", "extra_reply_in_padding", "listen_per_padded_unit")
+SLOW_DECISION_MS = 500
+"""A model slower than this decides units when the next are there already: the residual is not told apart from them."""
+
+
+def _finding(
+    attempt: Attempt, check: str, requirements: tuple[str, ...], expected: str, actual: str
+) -> Finding:
+    return Finding(check, requirements, expected, f"{actual} (attempt {attempt.number})", attempt.facts.name)
+
+
+def _start_s(observation: Observation) -> float:
+    assert observation.recorder is not None
+    return observation.recorder.start_s
+
+
+def _clip_s(observation: Observation, attempt: Attempt) -> float:
+    return next(
+        p.video_duration_s
+        for p in observation.prepared
+        if (p.split, p.id) == (attempt.facts.split, attempt.facts.id)
+    )
+
+
+def padding_keeps_replies_going(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """While a reply is open after the commit, silence is appended (R36, R40)."""
+    start_s = _start_s(observation)
+    for attempt in attempts:
+        if not attempt.only(*QUIET_ENDS, *FROZEN):
+            continue
+        commits = attempt.times("received", "input_audio_buffer.commit", start_s)
+        if not commits:
+            continue
+        commit_s = commits[0]
+        left_s = min(
+            [attempt.ended_s or math.inf, *(at_s for at_s, name in attempt.phases if name in TEARDOWN)]
+        )
+        opened_s: float | None = None
+        for entry in attempt.entries:
+            at_s = entry.t_s - start_s
+            if entry.kind == "sent" and entry.name == "response.created" and opened_s is None:
+                opened_s = at_s
+            elif entry.kind == "sent" and entry.name == "response.done":
+                opened_s = None
+        if opened_s is None:
+            continue
+        since_s = max(opened_s, commit_s)
+        appended = [
+            at for at in attempt.times("received", "input_audio_buffer.append", start_s) if at > commit_s
+        ]
+        if left_s - since_s > 3.0 and not [at for at in appended if at > since_s]:
+            told = f"a reply stayed open {left_s - since_s:.1f} s after the commit, and nothing was appended"
+            yield _finding(
+                attempt, "wire.padded_appends", ("R36", "R40", "R49"), "silence, a unit a period", told
+            )
+
+
+def _quiet_since(observation: Observation, attempt: Attempt) -> float | None:
+    """When the last thing happened that a drain waits for: everything done, the residual decided; None: not so."""
+    start_s = _start_s(observation)
+    if not attempt.only(*QUIET_ENDS, "listen_per_padded_unit", "extra_reply_in_padding"):
+        return None
+    if observation.scenario.server.decision_ms > SLOW_DECISION_MS:
+        return None
+    commits = attempt.times("received", "input_audio_buffer.commit", start_s)
+    committed = attempt.times("sent", "input_audio_buffer.committed", start_s)
+    if not commits or not committed:
+        return None
+    open_now: set[Any] = set()
+    last_s = committed[0]
+    decided = False
+    for entry in attempt.entries:
+        at_s = entry.t_s - start_s
+        if entry.kind != "sent" or entry.name == "error":
+            if entry.name == "error":
+                return None
+            continue
+        if entry.name == "response.created":
+            open_now.add(entry.data.get("response_id"))
+        elif entry.name == "response.done":
+            open_now.discard(entry.data.get("response_id"))
+        if at_s >= committed[0] and entry.name in ("response.listen", "response.done"):
+            if not decided or entry.name != "response.listen":
+                last_s = at_s
+            decided = True
+        elif entry.name not in QUIET and not entry.name.startswith("session."):
+            last_s = max(last_s, at_s)
+    return last_s if decided and not open_now else None
+
+
+def padding_ends(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """Nothing is appended once everything is done and decided (R43, R44, R46)."""
+    start_s = _start_s(observation)
+    for attempt in attempts:
+        quiet_s = _quiet_since(observation, attempt)
+        if quiet_s is None:
+            continue
+        late = [
+            at for at in attempt.times("received", "input_audio_buffer.append", start_s) if at > quiet_s + 0.6
+        ]
+        if late:
+            told = f"{len(late)} append(s), the first {late[0] - quiet_s:.2f} s after the last reply was done"
+            yield _finding(
+                attempt, "wire.padded_appends", ("R43", "R44", "R46"), "none once all is done", told
+            )
+
+
+def drains_end_in_time(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """A drain ends after its quiet, not at its window (R43, R46), and a window is not cut short (R50)."""
+    deadlines = observation.deadlines
+    for attempt in attempts:
+        drained = [at_s for at_s, what, _ in attempt.missed if what == "drain"]
+        sent = [at_s for at_s, name in attempt.sent if name == "input_audio_buffer.commit"]
+        window_s = _clip_s(observation, attempt) + deadlines.drain_slack_s
+        if drained and sent and drained[0] < sent[0] + window_s - 0.1:
+            told = f"given up {drained[0] - sent[0]:.1f} s after the commit"
+            yield _finding(attempt, "metadata.drain_timeout", ("R50",), f"a window of {window_s:.1f} s", told)
+        left_s = attempt.phase_s(*TEARDOWN)
+        quiet_s = _quiet_since(observation, attempt)
+        if left_s is None or quiet_s is None:
+            continue
+        if left_s > quiet_s + deadlines.settle_s + 1.2:
+            told = f"left {left_s - quiet_s:.1f} s after the last reply was done"
+            check = "metadata.drain_timeout" if drained else "finishes_within_s"
+            expected = f"left after {deadlines.settle_s:g} s of quiet"
+            yield _finding(attempt, check, ("R43", "R46"), expected, told)
+
+
+def text_is_the_inputs(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """Every reply of the input stands in the answer (R36, R49, R51); one that the clip did not cause does not (R48)."""
+    attempt = attempts[-1]
+    if attempt.action != "publish" or attempt.facts.sentences is None:
+        return
+    if not attempt.only(*QUIET_ENDS, *FROZEN, "stop_reading", "no_transport", "no_socket"):
+        return
+    commits = attempt.times("received", "input_audio_buffer.commit", _start_s(observation))
+    if not commits:
+        return
+    said = _bare(attempt.facts.text)
+    if "extra_reply_in_padding" in attempt.faults:
+        yield from _unasked(observation, attempt, said)
+        return
+    texts: dict[Any, str] = {}
+    early: set[Any] = set()
+    for entry in attempt.entries:
+        if entry.kind != "sent":
+            continue
+        key = entry.data.get("response_id")
+        if entry.name == "response.created":
+            texts[key] = ""
+            if entry.t_s - _start_s(observation) < commits[0]:
+                early.add(key)
+        elif entry.name.endswith("transcript.delta") and key in texts:
+            texts[key] += str(entry.data.get("delta", ""))
+    wanted = "".join(_bare(texts[key]) for key in texts if key in early)
+    whole = "".join(_bare(text) for text in texts.values())
+    if not said.startswith(wanted) or not whole.startswith(said):
+        yield _finding(
+            attempt,
+            "sample.text",
+            ("R36", "R48", "R49", "R51"),
+            f"{wanted[:120]!r} and what followed",
+            repr(said[:120]),
+        )
+
+
+def _unasked(observation: Observation, attempt: Attempt, said: str) -> Iterator[Finding]:
+    for fault in observation.scenario.faults:
+        text = getattr(fault, "text", None)
+        if fault.name == "extra_reply_in_padding" and text and _bare(text) in said:
+            others = "".join(_bare(reply.text) for reply in observation.scenario.server.reply)
+            done_before = [e for e in attempt.entries if e.kind == "sent" and e.name == "response.done"]
+            if _bare(text) not in others and len(done_before) > 1:
+                yield _finding(
+                    attempt,
+                    "sample.text",
+                    ("R48",),
+                    "without the reply that the clip did not cause",
+                    repr(said[-120:]),
+                )
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+STREAM_RULES = (padding_keeps_replies_going, padding_ends, drains_end_in_time, text_is_the_inputs)
+"""In the order their findings are told."""
