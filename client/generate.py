@@ -137,7 +137,12 @@ class Attempt:
             instructions=settings.instructions,
             extra_body=settings.extra_body,
         )
-        await conversation.send(update, within_s=self.deadlines.created_s)
+        try:
+            await conversation.send(update, within_s=self.deadlines.created_s)
+        except DeadlineExceeded:
+            conversation.session.asked = True  # a part of it may be out
+            raise
+        conversation.session.asked = True
         while not conversation.session.created:
             if conversation.session.refused:
                 raise SessionOver("")

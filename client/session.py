@@ -39,6 +39,8 @@ class ClientSession:
         self.chunk_period_ms = DEFAULT_CHUNK_PERIOD_MS
         self.media_clock_ms = 0
         self.padded_units = 0
+        self.asked = False
+        """`session.update` went out, or a part of it: only then is there a session that can be closed."""
         self.created = False
         self.refused = False
         """An `error` came before `session.created`."""

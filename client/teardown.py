@@ -125,7 +125,8 @@ async def close_session(conversation: Conversation) -> bool:
     Returns: whether the connection may now end by its own handshake. A session that is over already, or never was
     opened, needs no event.
     """
-    if conversation.session.ended is not None or conversation.session.refused:
+    session = conversation.session
+    if session.ended is not None or session.refused or not session.asked:
         return True
     deadlines = conversation.deadlines
     try:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 HARMLESS = frozenset({"playback_ack_too_late"})
 """Errors of the server that fail no sample (protocol.md 8.3)."""
+HELD_BACK = frozenset({"latency", "bandwidth", "slicer", "limit_data"})
+"""Faults that keep from the client, for a while or for good, what the server's journal holds as sent."""
 MOMENT_S = 0.05
 """What the server sent so shortly before the end of a connection, the client may never have read."""
 ROUNDED_S = 0.002
@@ -58,9 +60,14 @@ def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
     """What the client was told on this connection that no retry mends, in words; empty: nothing."""
     if connection.how == "refused":
         return "the upgrade was refused"
+    if any(r.name in HELD_BACK and r.connection == connection.number for r in observation.faults):
+        return ""  # sent is not received
+    gave_up_s = connection.opened_s + observation.deadlines.created_s
+    if connection.sent.get("session.created"):
+        gave_up_s = float("inf")
     ended_s = float("inf") if connection.ended_s is None else connection.ended_s
     for entry in observation.entries_in_time:
-        if entry.connection != connection.number or entry.t_s > ended_s - MOMENT_S:
+        if entry.connection != connection.number or entry.t_s > min(ended_s - MOMENT_S, gave_up_s):
             continue
         if entry.kind == "received" and entry.name == "session.close":
             break  # what comes now is about the end, not about the attempt

@@ -166,6 +166,10 @@ BEAT_TOLERANCE = 0.25
 """Part of the period by which a padded unit may come early or late and still be on the beat."""
 
 
+LATE_TO_READ = frozenset({"stop_reading", "slow_reading"})
+"""Faults under which the server reads later than the client wrote."""
+
+
 def padding_off_beat(observation: Observation) -> Iterator[Finding]:
     """Padded units come one a chunk period: never sooner, and not later while a reply is open.
 
@@ -174,7 +178,7 @@ def padding_off_beat(observation: Observation) -> Iterator[Finding]:
     """
     if any(report.name == "slow_disk" for report in observation.faults):
         return  # the clock goes on by a whole write at once: what is on its way then arrives with the next
-    stalled = {report.connection for report in observation.faults if report.name == "stop_reading"}
+    stalled = {report.connection for report in observation.faults if report.name in LATE_TO_READ}
     previous: dict[int, float] = {}
     committed: set[int] = set()
     open_since: dict[int, float] = {}

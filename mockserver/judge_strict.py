@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from mockserver.judge_ledger import JudgeRequest, JudgeViolation
 from mockserver.judge_reading import REQUIRED_FIELDS, Asked
+from mockserver.judge_verdict import plainly_there
 
 MAX_CONTENT_FRAMES = 16
 _MAX_TOKENS = {"temporal": (1200, 800), "content": (1200,), "chat": (1200,)}
@@ -83,7 +84,7 @@ def reask_violations(asked: Asked, before: JudgeRequest | None) -> Iterator[Judg
     if before is None:
         yield JudgeViolation("16.7", "reask-opening", "the messages before the echo were never sent", "R53")
         return
-    if before.content is not None and asked.echoes[0] != before.content:
+    if before.content and asked.echoes[0] != before.content:  # an empty one cannot be echoed: some refuse it
         yield JudgeViolation("16.7", "reask-echo", "the echo is not what the judge had said", "R53")
     yield from _reason(asked, before)
 
@@ -98,7 +99,8 @@ def _reason(asked: Asked, before: JudgeRequest) -> Iterator[JudgeViolation]:
         yield JudgeViolation("16.7", "reask-of-a-truncated-reply", "finish_reason length", "R60")
     if not all(name in told for name in REQUIRED_FIELDS[asked.kind]):
         yield JudgeViolation("16.7", "reask-format", "the fields wanted are not named", "R53")
-    if standing == "invalid" and "invalid" not in told.lower():
+    doubtful = not plainly_there(asked.kind, before.content)  # bare fragments may be read as none
+    if standing == "invalid" and not doubtful and "invalid" not in told.lower():
         yield JudgeViolation(
             "16.7", "reask-wrong-reason", f"{before.verdict.detail}; told as {told[:200]!r}", "R54"
         )

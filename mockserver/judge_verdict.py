@@ -64,6 +64,28 @@ def read_verdict(kind: Kind, content: str | None, finish_reason: str | None) -> 
     return Verdict("verdict", scores)
 
 
+def plainly_there(kind: Kind, content: str | None) -> bool:
+    """Whether an object that any JSON reader takes holds the required fields, outside of all thoughts.
+
+    Elsewhere (in bare fragments, beside `NaN`, in a thought that never ends) a client may see no field at all.
+    """
+    text = _THOUGHT.sub("", content or "")
+    if "<think>" in text:
+        return False
+    for fragment in _OBJECT.findall(text):
+        try:
+            found = json.loads(fragment, parse_constant=_refuse)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and all(name in found for name in REQUIRED_FIELDS[kind]):
+            return True
+    return False
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
 def _parsed(fragment: str) -> Any:
     try:
         return json.loads(_TRAILING_COMMA.sub(r"\1", fragment))
