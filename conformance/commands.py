@@ -29,6 +29,14 @@ class ClockName(StrEnum):
     REAL = "real"
 
 
+class NetworkName(StrEnum):
+    """The network that a program runs in."""
+
+    AUTO = "auto"
+    OWN = "own"
+    SHARED = "shared"
+
+
 class TargetName(StrEnum):
     """The server spoken to."""
 
@@ -93,6 +101,10 @@ def run(
             "--client-env", metavar="NAME", help="A variable that a command gets too; may be repeated."
         ),
     ] = None,
+    network: Annotated[
+        NetworkName,
+        typer.Option(help="Of a command: its own (auto: where that is allowed), or this machine's."),
+    ] = NetworkName.AUTO,
     model: Annotated[str, typer.Option(help="Name of the model that sessions ask for.")] = MODEL,
     seed: Seed = 1,
     jobs: Jobs = 0,
@@ -130,7 +142,8 @@ def run(
     ] = False,
 ) -> None:
     """Run scenarios against a target and judge the client."""
-    from conformance.clients.choice import clock_of, jobs_for, parse_client
+    from conformance.clients.choice import clock_of, jobs_for, network_of, parse_client
+    from conformance.clients.program import program_environment
     from conformance.options import ConfigurationError, RunOptions
     from conformance.session import execute
     from scenarios import ScenarioError
@@ -141,7 +154,8 @@ def run(
             clock=clock_of(chosen, None if clock is None else clock.value),
             client=chosen,
             client_deadline_s=client_deadline,
-            client_env=tuple(client_env or ()),
+            client_env=program_environment(os.environ, tuple(client_env or ())),
+            network=network_of(chosen, network.value),
             model=model,
             seed=seed,
             out=out,

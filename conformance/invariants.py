@@ -46,13 +46,18 @@ def unbounded_await(observation: Observation) -> Iterator[Finding]:
 
 def last_word(observation: Observation) -> str:
     """What the server last heard of a client that hangs, for one that does not say itself where it is."""
-    heard = [entry for entry in observation.entries_in_time if entry.kind in ("open", "received", "end")]
+    assert observation.recorder is not None
+    begun_s = observation.recorder.start_s
+    heard = [
+        entry
+        for entry in observation.entries_in_time
+        # Before it was given up: what comes then is the end that was made of it.
+        if entry.kind in ("open", "received", "end") and entry.t_s - begun_s < observation.client_s
+    ]
     if not heard:
         return "it never connected"
     last, connection = heard[-1], heard[-1].connection
-    since_s = observation.client_s - (
-        last.t_s - observation.recorder.start_s if observation.recorder else 0.0
-    )
+    since_s = observation.client_s - (last.t_s - begun_s)
     told = {"open": "it opened", "end": "its end was seen on"}.get(last.kind, f"it sent {last.name} on")
     return f"last on the wire: {told} connection {connection}, {since_s:.1f} s before"
 

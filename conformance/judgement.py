@@ -45,6 +45,7 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
         virtual_s=round(observation.client_s, 6),
         real_s=real_s,
         last_events=() if outcome is Outcome.PASS else last_of_both_sides(observation.recorder),
+        output=() if outcome is Outcome.PASS else observation.output,
         reproduce=reproduce(scenario.id, options),
         trace_path=None,
         unobserved=(*blind, *_unobserved(invariants), *_unobserved(warnings)),
@@ -124,6 +125,8 @@ def reproduce(scenario_id: str, options: RunOptions) -> str:
     ]
     if options.client.outside:
         parts.append(f"--client {shlex.quote(options.client.told)}")
+        if options.client_deadline_s is not None:
+            parts.append(f"--client-deadline {options.client_deadline_s:g}")
     elif options.clock != "virtual":
         parts.append(f"--clock {options.clock}")
     parts += [f"--dataset {shlex.quote(f'{name}={path}')}" for name, path in sorted(options.datasets.items())]

@@ -110,6 +110,8 @@ class Observation:
     killed: list[KilledRun] = field(default_factory=list)
     """Runs that were killed before this one began, in their order."""
     harness_errors: list[str] = field(default_factory=list)
+    output: tuple[str, ...] = ()
+    """Last lines that a program printed."""
     outside: bool = False
     """The client is not the one of this project."""
     document: Mapping[str, Any] | None = None

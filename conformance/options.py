@@ -33,8 +33,10 @@ class RunOptions:
     """Files of scenarios that are not of the catalogue, by id; for the command that reproduces a result."""
     client: ClientChoice = BUILTIN
     """The client under test."""
-    client_env: tuple[str, ...] = ()
-    """Names of environment variables that a program gets beside the usual ones."""
+    client_env: Mapping[str, str] = field(default_factory=dict)
+    """The environment of a program, without its job."""
+    network: Literal["own", "shared"] = "shared"
+    """Where a program runs: in a network of its own, or in this machine's."""
     client_deadline_s: float | None = None
     """When the harness gives up on it, in seconds of its clock; None: by what its waits add up to."""
     model: str = "openbmb/MiniCPM-o-4_5"

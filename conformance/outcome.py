@@ -90,6 +90,8 @@ class ScenarioResult:
     """The last events of both sides on one time line, ready to print (only kept for what did not pass)."""
     reproduce: str = ""
     """One command that runs this scenario again the same way."""
+    output: tuple[str, ...] = ()
+    """Last lines that a program of others printed (only kept for what did not pass)."""
     trace_path: str | None = None
     expected: tuple[str, ...] = ()
     """Why its failure is expected, an entry each; empty: it is not."""

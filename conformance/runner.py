@@ -186,6 +186,8 @@ class _Stage:
         if scenario.judge is not None:
             subjects = subjects_of(scenario, observation.prepared, options, observation.out)
             self.judge = JudgeStage(scenario, scenario.judge, subjects, observation.out, self.recorder)
+        sizes = [f.buffer_bytes for f in scenario.faults if isinstance(f, Buffered) and f.buffer_bytes]
+        self.small_bytes = min(sizes, default=None)
         self.wiring = Wiring(loop, self.recorder)
         self.journal.sink = self.wiring.on_journal
         self.client: ClientRun = make_client(
@@ -198,11 +200,11 @@ class _Stage:
                 self.recorder,
                 self.judge,
                 self.wiring.on_client_step,
+                self.small_bytes,
+                lambda: len(self.server.connections),
             )
         )
         self.wiring.client = self.client
-        sizes = [f.buffer_bytes for f in scenario.faults if isinstance(f, Buffered) and f.buffer_bytes]
-        self.small_bytes = min(sizes, default=None)
         self.server = mock.make_server(
             scenario, options.seed, self.journal, self.wiring.identify, self.client.listener(self.small_bytes)
         )

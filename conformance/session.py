@@ -116,7 +116,7 @@ def ready_client(options: RunOptions) -> RunOptions:
         from conformance.clients.python_module import load_entry
 
         load_entry(options.client)
-    return replace(options, abilities=abilities_of(options.client))
+    return replace(options, abilities=abilities_of(options.client, options.network))
 
 
 def check_outputs(out: Path | None, files: Sequence[Path]) -> None:

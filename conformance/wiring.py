@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.outcome import FaultReport
 from conformance.trace import Recorder
-from conformance.witness import StallWitness
+from conformance.witness import Looker, StallWitness, in_this_process
 from scenarios.faults import Layer, StopReading
 from scenarios.model import Scenario
 
@@ -144,15 +144,21 @@ class Wiring:
         fault = run.spec
         if not isinstance(fault, StopReading) or fault.proof != "write_blocked":
             return
-        sock = self._sockets.get(self._ports.get(entry.connection, -1))
-        if sock is None:
+        looker = self._looker(self._ports.get(entry.connection, -1))
+        if looker is None:
             return
-        port = self._ports[entry.connection]
-        witness = StallWitness(
-            sock, lambda: self._transport_of(sock), run.observe, lambda: self._server_socket(port)
-        )
+        witness = StallWitness(looker, run.observe)
         self._witnesses.append(witness)
         witness.start()
+
+    def _looker(self, port: int) -> Looker | None:
+        """Looks at the connection of a client's port; None: nobody can."""
+        assert self.client is not None
+        sock = self._sockets.get(port)
+        if sock is not None:
+            return in_this_process(sock, lambda: self._transport_of(sock), lambda: self._server_socket(port))
+        server = self._server_socket(port)
+        return self.client.looker(port, server) if server is not None else None
 
     def _transport_of(self, sock: socket.socket) -> asyncio.WriteTransport | None:
         for transport in self._loop.open_transports("client"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from conformance.clock import unacked_bytes, unread_bytes, unsent_bytes
+from conformance.clock.socket_diag import SocketDiag
 from conformance.clock.sockets import tcp_info
 
 SAMPLE_EVERY_S = 0.5
@@ -73,6 +74,12 @@ def cause_of(before: Look, after: Look) -> Cause:
     return "the network lost it" if lost and not after.peer_unread_bytes else "unknown"
 
 
+def moved(before: Look, after: Look) -> bool:
+    """Whether something got through: it was read, or the first bytes of what lies unread have only just arrived."""
+    arrived = before.peer_unread_bytes == 0 and bool(after.peer_unread_bytes)
+    return arrived or after.progress_bytes != before.progress_bytes
+
+
 def look_at(
     sock: socket.socket, transport: asyncio.WriteTransport, peer: socket.socket | None, *, late_s: float = 0.0
 ) -> Look:
@@ -100,29 +107,80 @@ def look_at(
     )
 
 
-class StallWitness:
-    """Watches a client's socket from the moment its peer stopped reading.
+Looker = Callable[[float], tuple[Look, bool] | None]
+"""Given how late the loop was: a look, and whether a write waits; None: the connection is over."""
 
-    Bytes wait in user space and the transport has paused its writer, so that a write of the client is pending,
-    and nothing gets through, over more than a second: that is observed, and nothing less.
+
+def in_this_process(
+    sock: socket.socket,
+    transport: Callable[[], asyncio.WriteTransport | None],
+    peer: Callable[[], socket.socket | None] = lambda: None,
+) -> Looker:
+    """Looks at a client of this process.
 
     Args:
         transport: that of the socket, while it lives.
-        observed: told once, with the evidence and the cause in words.
         peer: the other end's socket, where it is in this process.
     """
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        transport: Callable[[], asyncio.WriteTransport | None],
-        observed: Callable[[dict[str, Any]], None],
-        peer: Callable[[], socket.socket | None] = lambda: None,
-    ) -> None:
-        self._sock = sock
-        self._transport = transport
+    def looked(late_s: float) -> tuple[Look, bool] | None:
+        alive = transport()
+        if sock.fileno() == -1 or alive is None or alive.is_closing():
+            return None
+        look = look_at(sock, alive, peer(), late_s=late_s)
+        # A transport that was filled above its high-water mark keeps its writer waiting until it is below the low
+        # one; only its private flag says which of the two holds between the marks.
+        paused = getattr(alive, "_protocol_paused", look.buffered_bytes > alive.get_write_buffer_limits()[1])
+        return look, look.buffered_bytes > 0 and paused
+
+    return looked
+
+
+def in_another_process(diag: SocketDiag, client: tuple[str, int], peer: socket.socket) -> Looker:
+    """Looks at the socket of a client that is another process; what it holds in user space, nobody sees.
+
+    Args:
+        diag: of the client's network namespace.
+        client: its address.
+        peer: the server's socket, which is in this process.
+    """
+
+    def looked(late_s: float) -> tuple[Look, bool] | None:
+        if peer.fileno() == -1:
+            return None
+        found = diag.look(client, peer.getsockname()[:2])
+        if found is None:
+            return None
+        unread = unread_bytes(peer)
+        look = Look(
+            buffered_bytes=0,
+            unsent_bytes=found.info.bytes_unsent,
+            in_flight_bytes=found.queued_bytes - found.info.bytes_unsent,
+            acked_bytes=found.info.bytes_acked,
+            retransmitted_bytes=found.info.bytes_retransmitted,
+            peer_unread_bytes=unread,
+            peer_read_bytes=tcp_info(peer).bytes_received - unread,
+            late_s=late_s,
+        )
+        return look, found.queued_bytes > 0 and found.takes_no_more
+
+    return looked
+
+
+class StallWitness:
+    """Watches a client's socket from the moment its peer stopped reading.
+
+    A write of the client is pending (its transport has paused its writer; elsewhere: its socket takes no more),
+    and nothing gets through, over more than a second: that is observed, and nothing less.
+
+    Args:
+        looker: looks at both ends.
+        observed: told once, with the evidence and the cause in words.
+    """
+
+    def __init__(self, looker: Looker, observed: Callable[[dict[str, Any]], None]) -> None:
+        self._looker = looker
         self._observed = observed
-        self._peer = peer
         self._since_s = 0.0
         self._first: Look | None = None
         self._late_s = 0.0
@@ -143,17 +201,12 @@ class StallWitness:
         if self._handle is not None:
             self._late_s = max(self._late_s, now_s - self._handle.when())
         self._handle = None
-        transport = self._transport()
-        if self._sock.fileno() == -1 or transport is None or transport.is_closing():
+        seen = self._looker(self._late_s)
+        if seen is None:
             return
-        look = look_at(self._sock, transport, self._peer(), late_s=self._late_s)
-        # A transport that was filled above its high-water mark keeps its writer waiting until it is below the low one;
-        # only its private flag says which of the two holds between the marks.
-        blocked = look.buffered_bytes > 0 and getattr(
-            transport, "_protocol_paused", look.buffered_bytes > transport.get_write_buffer_limits()[1]
-        )
+        look, blocked = seen
         first = self._first
-        if not blocked or first is None or look.progress_bytes != first.progress_bytes:
+        if not blocked or first is None or moved(first, look):
             self._first = look if blocked else None
             self._since_s, self._late_s = now_s, 0.0
         elif now_s - self._since_s >= PENDING_FOR_S:

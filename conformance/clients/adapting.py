@@ -51,8 +51,7 @@ def adapted(scenario: Scenario) -> Scenario:
 def longer_by_s(scenario: Scenario) -> float:
     """By how much the waits of a client of others add up to more than a scenario's shortened ones, at most."""
     slack_s = scenario.client.deadlines.get("drain_slack_s", DRAIN_SLACK_S)
-    rounds = -(-len(scenario.specs) // scenario.client.concurrency)
-    return 2 * rounds * max(0.0, DRAIN_SLACK_S - slack_s)
+    return 2 * len(scenario.specs) * max(0.0, DRAIN_SLACK_S - slack_s)
 
 
 def _sample(expect: SampleExpect, servers: list[str]) -> SampleExpect:
@@ -76,9 +75,10 @@ def _own(matcher: Any, servers: list[str]) -> Any:
     if matcher in _NOTHING:
         return matcher
     if isinstance(matcher, dict):
-        said = matcher.get("contains")
-        if set(matcher) == {"contains"} and any(str(said) in text for text in servers):
-            return matcher
+        said = str(matcher.get("contains"))
+        told = [text for text in servers if text in said or said in text]
+        if set(matcher) == {"contains"} and told:
+            return {"contains": min(max(told, key=len), said, key=len)}
         if set(matcher) == {"not_contains"}:
             return matcher
     return "set"

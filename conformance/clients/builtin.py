@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import socket
 import wave
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,6 +151,9 @@ class BuiltinRun:
 
     def listener(self, rcvbuf_bytes: int | None) -> None:
         """Any will do."""
+
+    def looker(self, port: int, server: socket.socket) -> None:
+        """Its transports are all in this process."""
 
     async def run(self, server_url: str) -> None:
         """Answers, their evaluation where the scenario has a judge, and what gates say of both."""

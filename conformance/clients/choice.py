@@ -114,15 +114,17 @@ def _command(text: str, line: str) -> ClientChoice:
     return ClientChoice("command", arguments=tuple(arguments))
 
 
-def abilities_of(choice: ClientChoice) -> Abilities:
-    """What can be seen of a client against the mock server; a command's socket is another matter, told by `NO_SOCKET`
-    where it holds."""
+def abilities_of(choice: ClientChoice, network: Literal["own", "shared"] = "own") -> Abilities:
+    """What can be seen of a client against the mock server; of a program's socket only in a network of its own."""
     if not choice.outside:
         return ALL
     seen = ALL.without(
         {Need.OBSERVER: _NO_STEPS, Need.SEAM: _NO_SEAM, Need.LOG: _OWN_WORDS, Need.SETTINGS: _NO_SETTINGS}
     )
-    return seen.without({Need.LOOP: _NO_LOOP}) if choice.kind == "command" else seen
+    if choice.kind == "python":
+        return seen
+    hidden = {Need.LOOP: _NO_LOOP} | ({Need.TRANSPORT: NO_SOCKET} if network == "shared" else {})
+    return seen.without(hidden)
 
 
 def clock_of(choice: ClientChoice, asked: Literal["virtual", "real"] | None) -> Literal["virtual", "real"]:
@@ -142,3 +144,26 @@ def clock_of(choice: ClientChoice, asked: Literal["virtual", "real"] | None) -> 
 def jobs_for(choice: ClientChoice) -> int:
     """Scenarios at once where nothing is asked for."""
     return JOBS_IN_REAL_TIME if choice.kind == "command" else os.cpu_count() or 1
+
+
+def network_of(choice: ClientChoice, asked: str) -> Literal["own", "shared"]:
+    """The network of a run's client; `auto` is its own where this machine allows it.
+
+    Raises ConfigurationError: one of its own is asked for and not allowed, or the client is no program.
+    """
+    if choice.kind != "command":
+        if asked == "own":
+            raise ConfigurationError(
+                f"--network own: {choice.kind} runs in this process; a command can have its own"
+            )
+        return "shared"
+    if asked == "shared":
+        return "shared"
+    from conformance.clients.network import refusal
+
+    why_not = refusal()
+    if why_not is None:
+        return "own"
+    if asked == "own":
+        raise ConfigurationError(f"--network own: not allowed here: {why_not}")
+    return "shared"

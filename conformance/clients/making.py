@@ -6,6 +6,7 @@ from client.deadlines import Deadlines
 from client.media import Prepared
 from conformance.abilities import Need, fault_needs
 from conformance.clients import builtin, judging
+from conformance.clients.command import CommandRun
 from conformance.clients.outside import REQUEST_S, OutsideRun, cannot_be_told
 from conformance.clients.scene import ClientRun, Scene
 from conformance.options import RunOptions
@@ -27,7 +28,7 @@ def make_client(scene: Scene) -> ClientRun:
     kind = scene.options.client.kind
     if kind == "builtin":
         return builtin.BuiltinRun(scene)
-    return OutsideRun(scene)
+    return CommandRun(scene) if kind == "command" else OutsideRun(scene)
 
 
 def unplayable(scenario: Scenario, options: RunOptions) -> ScenarioResult | None:

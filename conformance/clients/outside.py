@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import socket
 
     from conformance.clients.scene import Attempt, Scene
+    from conformance.witness import Looker
     from scenarios.model import Scenario
 
 REQUEST_S = 900.0
@@ -27,6 +28,8 @@ SHORTER_WAITS = ("request_s", "drain_slack_s")
 """Deadlines that a scenario only makes shorter so that it takes less time: with the client's own it says the same."""
 USUAL_REQUEST_S = 120.0
 """What scenarios set where the request timeout is not their subject (design.md 8)."""
+MAKES_NO_DIFFERENCE = ("defer_artifacts",)
+"""Settings of our client whose every value leaves the same files and the same wire."""
 _TOLD_JUDGE = ("video_mode", "timeout_s", "workers", "frame_overflow")
 
 
@@ -36,10 +39,9 @@ def cannot_be_told(scenario: Scenario) -> Iterator[str]:
     for name, seconds in client.deadlines.items():
         if name not in SHORTER_WAITS or (name == "request_s" and seconds < USUAL_REQUEST_S):
             yield f"client.deadlines.{name}"
-    if client.pace != "realtime":
-        yield "client.pace"
-    if client.cancel_at_s is not None:
-        yield "client.cancel_at_s"
+    for name, field in type(client).model_fields.items():
+        if name not in ("deadlines", *MAKES_NO_DIFFERENCE) and getattr(client, name) != field.default:
+            yield f"client.{name}"
     if scenario.judge is not None:
         usual = JudgeSpec()
         for name in _TOLD_JUDGE:
@@ -91,6 +93,10 @@ class OutsideRun:
 
     def listener(self, rcvbuf_bytes: int | None) -> socket.socket | None:
         """Any will do: it is in this process."""
+        return None
+
+    def looker(self, port: int, server: socket.socket) -> Looker | None:
+        """A socket that is in no transport of the loop, a thread's say, is not looked at."""
         return None
 
     async def run(self, server_url: str) -> None:

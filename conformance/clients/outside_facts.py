@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conformance.checks import matches
 from conformance.invariants_stream import ALWAYS_IN_METADATA, sha
 from conformance.observation import Observation, SampleFacts, diagnostics_of, read_json
 
@@ -159,13 +160,10 @@ def _unsaid(observation: Observation) -> Iterator[tuple[tuple[str, str | None], 
             yield (f"run.{key}", None), f"the client wrote no {RUN_RESULT}"
         elif key not in document:
             yield (f"run.{key}", None), f"the client's {RUN_RESULT} has no {key}"
-    if observation.scenario.client.concurrency > 1:
-        yield (
-            ("finishes_within_s", None),
-            "how many sessions a client of others holds at once is its own affair",
-        )
     lost = any(connection.sample is None for connection in observation.connections)
     for facts in observation.samples:
+        if observation.watchdog_fired:
+            yield ("sample.close", facts.name), "the harness gave up on the client and ended it"
         if facts.latency_s is None:
             yield ("sample.latency_s", facts.name), "the run result has no e2els, one a sample"
         if lost:
@@ -173,8 +171,13 @@ def _unsaid(observation: Observation) -> Iterator[tuple[tuple[str, str | None], 
             yield ("sample.attempts", facts.name), told
             yield ("sample.close", facts.name), told
         if not facts.diagnostics:
+            expect = observation.scenario.expect
+            wanted = expect.samples.get(facts.id, expect.sample)
+            # That there is none holds of a client that leaves none, too.
+            none_wanted = wanted is not None and matches(wanted.attempt_files, 0)
             for check in ("sample.attempt_files", "sample.first_attempt", "sample.last_attempt"):
-                yield (check, facts.name), _NO_DIAGNOSTICS
+                if check != "sample.attempt_files" or not none_wanted:
+                    yield (check, facts.name), _NO_DIAGNOSTICS
         yield from _unsaid_in_metadata(facts)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from conformance.observation import Observation, PendingTask
     from conformance.options import RunOptions
     from conformance.trace import Recorder
+    from conformance.witness import Looker
 
 Attempt = tuple[str, str, int]
 """(split, id, attempt), counted from 1."""
@@ -35,6 +36,10 @@ class Scene:
     judge: JudgeStage | None
     on_step: Callable[[str, Mapping[str, Any]], None]
     """Hears what a client tells of itself."""
+    small_bytes: int | None
+    """Send buffer that a fault of the scenario asks for, in bytes."""
+    connections: Callable[[], int]
+    """How many connections the server has had."""
 
 
 class ClientRun(Protocol):
@@ -51,6 +56,9 @@ class ClientRun(Protocol):
 
     async def run(self, server_url: str) -> None:
         """The client's job. Cancelled when the harness gives up on it."""
+
+    def looker(self, port: int, server: socket.socket) -> Looker | None:
+        """Looks at its end of a connection that is in no transport of this process; None: that cannot be seen."""
 
     def pending(self) -> list[PendingTask]:
         """What of it has not ended."""

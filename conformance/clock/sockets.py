@@ -83,12 +83,19 @@ def tcp_info(sock: HasSocketCalls) -> TcpInfo:
 
     Raises OSError: the socket is closed, or the kernel's answer is too short (before 4.19, some sandboxes).
     """
-    raw = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    return read_tcp_info(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES))
+
+
+def read_tcp_info(raw: bytes) -> TcpInfo:
+    """The counters in a `struct tcp_info`.
+
+    Raises OSError: it is too short.
+    """
     if len(raw) < _TCP_INFO_BYTES:
         raise OSError(
             f"TCP_INFO: {len(raw)} bytes, wanted {_TCP_INFO_BYTES}: bytes sent are not counted here"
         )
-    return TcpInfo._make(_TCP_INFO.unpack(raw))
+    return TcpInfo._make(_TCP_INFO.unpack_from(raw))
 
 
 def acknowledge_now(sock: HasSocketCalls) -> None:

@@ -43,6 +43,9 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
     if result.last_events:
         lines.append("  last events, both sides")
         lines += [f"    | {line}" for line in block(result.last_events, limit=EVENTS_LIMIT)]
+    if result.output:
+        lines.append("  last lines of the program")
+        lines += [f"    | {line}" for line in block(result.output, limit=EVENTS_LIMIT)]
     if result.trace_path:
         lines += _labelled("trace", result.trace_path)
     if result.reproduce:

@@ -14,6 +14,12 @@ from conformance.clients.python_module import find_module, load_entry
 from conformance.errors import ConfigurationError
 
 
+@pytest.fixture(autouse=True)
+def _path_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lab's folder stays on the path of its process: here many labs share one."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
 def test_the_three_forms_are_read_and_told_as_given() -> None:
     assert parse_client("builtin") is BUILTIN
     python = parse_client("python:lab/client.py:run")
@@ -82,7 +88,6 @@ def test_packages_of_a_lab_that_are_named_as_ours_are_its_own(tmp_path: Path) ->
     assert sys.modules["client"] is ours
     assert client is ours
     assert sys.path == [*path, str(tmp_path)]
-    sys.path.remove(str(tmp_path))
 
 
 @pytest.mark.parametrize(

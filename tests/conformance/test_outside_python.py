@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,12 @@ from conformance.runner import run_scenario
 from scenarios import load_catalogue
 
 HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(autouse=True)
+def _path_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lab's folder stays on the path of its process: here many labs share one."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def options_for(module: str, function: str = "run", **more: Any) -> RunOptions:

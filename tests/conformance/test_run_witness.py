@@ -12,7 +12,7 @@ import pytest
 from conformance.clock import run_virtual
 from conformance.options import RunOptions
 from conformance.runner import run_scenario
-from conformance.witness import PENDING_FOR_S, Look, StallWitness, cause_of
+from conformance.witness import PENDING_FOR_S, Look, StallWitness, cause_of, in_this_process
 from scenarios import load_catalogue
 
 STUCK = Look(
@@ -82,9 +82,8 @@ def _watched(*, reads: bool) -> list[dict[str, Any]]:
         peer.setblocking(False)
         transport, _ = await loop.create_connection(asyncio.Protocol, sock=client)
         transport.write(bytes(300_000))
-        witness = StallWitness(
-            transport.get_extra_info("socket"), lambda: transport, seen.append, lambda: peer
-        )
+        looker = in_this_process(transport.get_extra_info("socket"), lambda: transport, lambda: peer)
+        witness = StallWitness(looker, seen.append)
         witness.start()
         for _ in range(20):
             await asyncio.sleep(PENDING_FOR_S / 4)

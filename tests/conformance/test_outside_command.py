@@ -1,0 +1,178 @@
+"""`command:` clients: a program on the real clock, in a network of its own where this machine allows one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from conformance.clients.choice import ClientChoice, abilities_of
+from conformance.clients.network import refusal
+from conformance.clients.program import KEPT_BYTES, KeptOutput, program_environment
+from conformance.options import RunOptions
+from conformance.outcome import Outcome, ScenarioResult
+from conformance.runner import run_scenario
+from scenarios import load_scenarios
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parent.parent / "docs" / "examples"
+
+STORY = """
+title: A short one
+about: Made for tests in real time.
+requires: []
+clip: {seconds: 1.2, speech: [0.1, 1.0], frames: false}
+server:
+  profile: july
+  reply: [{starts_at_unit: 0, units: 1, text: "A bell."}]
+"""
+CLEAN = STORY + "expect: {sample: {outcome: published, attempts: 1, text: A bell.}, close: by_peer}\n"
+STALLED = (
+    STORY
+    + """
+faults:
+  - stop_reading: {on: {received: input_audio_buffer.append}, for_s: 1.8}
+expect: {socket_evidence: write_blocked, wire: {connections: 1}}
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def own_network() -> None:
+    """Skips where no network namespace is allowed."""
+    why_not = refusal()
+    if why_not is not None:
+        pytest.skip(f"no network of its own is allowed here: {why_not}")
+
+
+def play(
+    tmp_path: Path, text: str, *argv: str, network: Literal["own", "shared"] = "shared", **more: Any
+) -> ScenarioResult:
+    """One scenario, by its text, with a program."""
+    file = tmp_path / "short.yaml"
+    file.write_text(text)
+    (scenario,) = load_scenarios(file)
+    choice = ClientChoice("command", arguments=(sys.executable, *argv))
+    options = RunOptions(
+        clock="real",
+        client=choice,
+        network=network,
+        out=tmp_path / "out",
+        client_env=program_environment(os.environ, ()),
+        abilities=abilities_of(choice, network),
+        client_deadline_s=30.0,
+    )
+    return run_scenario(scenario, replace(options, **more))
+
+
+def test_the_minimal_client_passes_as_a_program(tmp_path: Path) -> None:
+    result = play(tmp_path, CLEAN, str(EXAMPLES / "minimal_client.py"))
+    assert (result.outcome, result.findings, result.reason) == (Outcome.PASS, (), "")
+    answer = next((tmp_path / "out").rglob("answers/RTD_Omni/1.json"))
+    assert "A bell." in answer.read_text()
+
+
+@pytest.mark.usefixtures("own_network")
+def test_a_stopped_peer_is_felt_in_a_network_of_its_own_and_told_from_both_ends(tmp_path: Path) -> None:
+    result = play(tmp_path, STALLED, str(HERE / "hasty_program.py"), network="own")
+    (stall,) = result.faults
+    assert (stall.state, stall.evidence["proof"]) == ("observed", "write_blocked")
+    assert stall.evidence["cause"] == "the peer stopped reading"
+    assert 0 < stall.evidence["unacked_bytes"] < 16_384
+    assert "socket_evidence" not in [found.id for found in result.findings]
+
+
+def test_a_stall_on_this_machines_network_is_not_observable_and_never_inert(tmp_path: Path) -> None:
+    result = play(tmp_path, STALLED, str(HERE / "hasty_program.py"))
+    assert result.outcome is Outcome.NOT_OBSERVABLE
+    assert "its socket takes megabytes" in result.reason
+
+
+def test_a_program_gets_its_job_and_none_of_our_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AN_API_KEY", "sk-do-not-tell")
+    monkeypatch.setenv("LAB_SETTING", "seven")
+    told = ("{host}", "{port}", "{model}", "{samples}", "{out}", "{url}")
+    result = play(
+        tmp_path,
+        STORY + "expect: {wire: {connections: 2}}\n",
+        str(HERE / "hasty_program.py"),
+        *told,
+        client_env=program_environment(os.environ, ("LAB_SETTING",)),
+    )
+    secret, argv = result.output[:2]
+    assert secret == "stdout: secret: none asked for: seven"
+    _, _, host, port, model, samples, out, url = argv.split()
+    assert (host, model) == ("127.0.0.1", "openbmb/MiniCPM-o-4_5")
+    assert url == f"ws://127.0.0.1:{port}/v1/realtime"
+    assert Path(samples).name == "samples.jsonl"
+    assert Path(out).name == "answers"
+    kept = next((tmp_path / "out").rglob("client.stdout")).read_text()
+    assert kept.startswith("secret: none")
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and no zombie that its new parent has not reaped."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+HANGS = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen(["sleep", "600"])
+print(os.getpid(), child.pid, flush=True)
+print("last words", file=sys.stderr, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_program_that_hangs_is_ended_with_all_it_started_and_its_last_lines_are_told(
+    tmp_path: Path,
+) -> None:
+    begun = time.monotonic()
+    result = play(tmp_path, CLEAN, "-c", HANGS, client_deadline_s=1.0)
+    assert time.monotonic() - begun < 15
+    assert result.outcome is Outcome.FAIL
+    hang = result.findings[0]
+    assert hang.id == "unbounded-await"
+    assert "it never connected" in hang.actual
+    assert "stderr: last words" in result.output
+    for pid in map(int, result.output[0].removeprefix("stdout: ").split()):
+        assert not runs(pid)
+    assert "--client-deadline 1" in result.reproduce
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import sys; sys.exit('no licence')", "it ended with status 1 before it connected"),
+        ("import os; os.kill(os.getpid(), 9)", f"it was killed by signal {signal.SIGKILL.value}"),
+    ],
+)
+def test_a_program_that_ends_without_an_account_is_a_crash(tmp_path: Path, source: str, told: str) -> None:
+    result = play(tmp_path, CLEAN, "-c", source)
+    crash = next(found for found in result.findings if found.id == "client-crashed")
+    assert told in crash.actual
+
+
+def test_only_the_ends_of_a_long_output_are_kept() -> None:
+    kept = KeptOutput()
+    for number in range(60_000):
+        kept.add(b"line %d\n" % number)
+    text = kept.text()
+    assert len(text) < 2 * KEPT_BYTES + 100
+    assert text.startswith("line 0\n")
+    assert text.endswith("line 59999\n")
+    assert "bytes left out" in text
+    assert kept.last_lines(2) == ["line 59998", "line 59999"]
