@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
@@ -132,9 +133,10 @@ def check_paths(root: Path, samples: Iterable[tuple[str, str]]) -> None:
     """Refuse a set of (split, id) pairs before any directory is made (evaluation.md 12.4).
 
     Raises UnsafePathError: a name that is empty, `.`, `..`, too long, or holds a separator or NUL; a pair that occurs
-    twice; two samples, or a sample and a file of the run, of which one needs a path that the other uses.
+    twice; two samples, or a sample and a file of the run, of which one needs a path that the other uses, on some file
+    system at least: there are some that know neither case nor Unicode normal forms.
     """
-    owners: dict[Path, str] = {root / name: "the run" for name in RUN_FILES}
+    owners: dict[str, str] = {folded(name): "the run" for name in RUN_FILES}
     seen: set[tuple[str, str]] = set()
     for split, sample_id in samples:
         check_name("split", split)
@@ -143,15 +145,22 @@ def check_paths(root: Path, samples: Iterable[tuple[str, str]]) -> None:
             raise UnsafePathError(f"{split}/{sample_id}: this split and id occur twice")
         seen.add((split, sample_id))
         for path in sample_files(root, split, sample_id):
-            other = owners.setdefault(path, f"{split}/{sample_id}")
+            other = owners.setdefault(folded(str(path.relative_to(root))), f"{split}/{sample_id}")
             if other != f"{split}/{sample_id}":
                 raise UnsafePathError(f"{split}/{sample_id}: {path} is also a file of {other}")
-    for path, owner in owners.items():
-        for folder in path.relative_to(root).parents:
-            if root / folder in owners:
+    for name, owner in owners.items():
+        folder, _, _ = name.rpartition("/")
+        while folder:
+            if folder in owners:
                 raise UnsafePathError(
-                    f"{owner}: {root / folder} is a folder here and a file of {owners[root / folder]}"
+                    f"{owner}: {root / folder} is a folder here and a file of {owners[folder]}"
                 )
+            folder, _, _ = folder.rpartition("/")
+
+
+def folded(name: str) -> str:
+    """What a file system that knows neither case nor Unicode normal forms takes a name for."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
 
 
 def sample_files(root: Path, split: str, sample_id: str) -> list[Path]:

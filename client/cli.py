@@ -35,7 +35,6 @@ from client.cli_options import (
     ModelOption,
     Pace,
     PaceOption,
-    PlannedSample,
     RefAudioOption,
     ResponseRootOption,
     SplitOption,
@@ -53,6 +52,7 @@ from client.cli_options import (
 from client.cli_tell import print_failures, refused_rows, tell_bad_media, tell_stage
 from client.interrupt import INTERRUPTED, run_until_ended
 from client.library import UnsupportedLibrary
+from client.planned import PlannedSample
 
 if TYPE_CHECKING:
     from client.dataset import Dataset

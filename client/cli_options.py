@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from client.clips import FrameStore
-    from client.dataset import Dataset, Sample
+    from client.dataset import Dataset
     from client.deadlines import Deadlines
     from client.judge.settings import JudgeSettings
-    from client.media import Prepared
     from client.progress import PlainProgress, TerminalProgress
     from client.settings import SessionSettings
 
@@ -253,20 +251,6 @@ def judge_settings(
     except ValueError as error:
         refuse(str(error))
     return settings
-
-
-class PlannedSample:
-    """A sample of the dataset, prepared when its turn comes; its frames are left for the judge."""
-
-    def __init__(self, sample: Sample, fps: float, store: FrameStore | None = None) -> None:
-        self.split, self.id = sample.split, sample.id
-        self._sample, self._fps, self._store = sample, fps, store
-
-    def __call__(self) -> Prepared:
-        prepared = self._sample.prepare(fps=self._fps)
-        if self._store is not None:
-            self._store.put((self.split, self.id), ((frame.t_s, frame.jpeg) for frame in prepared.frames))
-        return prepared
 
 
 def progress_of(total: int, as_json: bool, what: str = "sample") -> PlainProgress | TerminalProgress:

@@ -42,7 +42,6 @@ from client.cli_options import (
     OverflowOption,
     Pace,
     PaceOption,
-    PlannedSample,
     RefAudioOption,
     SplitOption,
     TimeoutOption,
@@ -62,6 +61,7 @@ from client.cli_options import (
 )
 from client.cli_tell import print_run, refused_rows, tell_bad_media
 from client.interrupt import INTERRUPTED, run_until_ended
+from client.planned import PlannedSample
 
 if TYPE_CHECKING:
     from client.dataset import Dataset

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from client.artifacts import folded
 from client.dataset_identity import Family, Identity, RowError, Task, field, identify
 from client.dataset_rows import Row, rows_of
 from client.input_errors import DatasetError
@@ -272,7 +273,7 @@ def _null_notes(without: Mapping[str, list[str]]) -> list[str]:
 
 def _check_names(samples: list[Sample]) -> None:
     """Names become paths, so they are refused before any folder is made (evaluation.md 12.4)."""
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[str, Sample] = {}
     for sample in samples:
         for what, name in (("split", sample.split), ("id", sample.id)):
             if not _plain(name):
@@ -280,13 +281,18 @@ def _check_names(samples: list[Sample]) -> None:
                     f"{sample.where}: {what} {name!r} cannot be a file name; allowed: text without "
                     f"separators or control characters, at most {_LONGEST_NAME_BYTES} bytes, not . or .."
                 )
-        key = (sample.split, sample.id)
-        if key in seen:
+        name = f"{sample.split}/{sample.id}"
+        other = seen.setdefault(folded(name), sample)
+        if other is sample:
+            continue
+        if (other.split, other.id) == (sample.split, sample.id):
             raise DatasetError(
-                f"{sample.where}: {sample.split}/{sample.id} is there twice, also at {seen[key]}; "
-                "allowed: one row a (split, id)"
+                f"{sample.where}: {name} is there twice, also at {other.where}; allowed: one row a (split, id)"
             )
-        seen[key] = sample.where
+        raise DatasetError(
+            f"{sample.where}: {name} and {other.split}/{other.id} at {other.where} name the same file on some file "
+            "systems; allowed: names that differ in more than case or Unicode form"
+        )
 
 
 def _plain(name: str) -> bool:

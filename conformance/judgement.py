@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from conformance.abilities import fault_needs
 from conformance.checks import Told, check_expectations
+from conformance.checks_dataset import check_dataset
 from conformance.checks_judge import check_judging
 from conformance.invariants import check_invariants, check_warnings
 from conformance.observation import Observation
@@ -26,7 +27,11 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
     scenario = observation.scenario
     invariants = list(check_invariants(observation))
     warnings = list(check_warnings(observation))
-    statements = [*check_expectations(observation), *check_judging(observation)]
+    statements = [
+        *check_expectations(observation),
+        *check_dataset(observation),
+        *check_judging(observation),
+    ]
     broken = [*crash(observation), *_findings(invariants)]
     failed = _findings(statements)
     unseen_faults = unobservable_faults(observation)

@@ -88,10 +88,15 @@ class JudgeStage:
         self.server = make_judge(scenario, known, self._on_judge)
         self._finished = False
 
-    async def evaluate(self) -> EvaluationResult:
-        """The client's part: judge what it has published. Runs as a task of the client."""
+    async def evaluate(self, subjects: Sequence[Subject] | None = None) -> EvaluationResult:
+        """The client's part: judge what it has published. Runs as a task of the client.
+
+        Args: subjects: as the client itself has read them from a dataset; None: as the scenario says.
+        """
         self._recorder.add("", "harness", "phase", {"name": "judging"})
-        evaluation = builtin.make_evaluation(self.spec, self._subjects, self._out, self.server.url)
+        evaluation = builtin.make_evaluation(
+            self.spec, subjects or self._subjects, self._out, self.server.url
+        )
         result = await evaluation.run()
         self._finished = True
         return result

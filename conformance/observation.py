@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from client.deadlines import Deadlines
     from client.media import Prepared
     from client.run import RunResult
+    from conformance.datasets import LoadedFacts
     from conformance.judging import Judged
     from conformance.killing import KilledRun
     from mockserver.app import ConnectionInfo
@@ -109,6 +110,8 @@ class Observation:
     """What was judged; None: the scenario has no judge."""
     killed: list[KilledRun] = field(default_factory=list)
     """Runs that were killed before this one began, in their order."""
+    dataset: LoadedFacts | None = None
+    """What the client's loader made of the dataset of the scenario; None: there is none."""
     harness_errors: list[str] = field(default_factory=list)
     output: tuple[str, ...] = ()
     """Last lines that a program printed."""

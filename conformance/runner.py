@@ -21,6 +21,7 @@ from conformance.clients.judging import subjects_of
 from conformance.clients.making import gives_up_after_s, make_client, unplayable
 from conformance.clients.scene import ClientRun, Scene
 from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, tasks_of
+from conformance.datasets import DATASET, write_dataset
 from conformance.judgement import judge
 from conformance.judging import JudgeStage
 from conformance.killing import KilledRun, LastWords, killed_run, merged
@@ -80,7 +81,7 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
         return result
 
 
-OURS = ("answers", "media", "trace.ndjson", "client.stdout", "client.stderr")
+OURS = ("answers", "dataset", "media", "trace.ndjson", "client.stdout", "client.stderr")
 """What a scenario leaves in its folder under `--out`; nothing else there is ever touched."""
 TRACES_OF_KILLED = "trace-killed-[0-9]*.ndjson"
 """And these, where runs were killed."""
@@ -114,6 +115,8 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
         folder: the client writes below `folder/answers`.
         prepared: input of the samples, in the order of the scenario (clients.builtin.prepare).
     """
+    if scenario.dataset is not None:
+        write_dataset(scenario, prepared, folder / DATASET)
     killed: list[KilledRun] = []
     for index, fault in enumerate(scenario.faults):
         if isinstance(fault, KillClient):

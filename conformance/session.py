@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import importlib.util
 import platform
 import sys
 import tempfile
@@ -55,11 +56,11 @@ def choose(
     Args:
         files: filled with the file of each scenario that came from one.
 
-    Scenarios that need a dataset folder are skipped when the whole catalogue runs and none was given; asked
-    for by name, a missing folder is an error.
+    Scenarios that need what is not here (a dataset folder, pyarrow) are skipped when the whole catalogue runs;
+    asked for by name, what is missing is an error.
 
-    Raises ConfigurationError: nothing was selected, nothing of it can run here, or a named scenario's dataset was not
-        given.
+    Raises ConfigurationError: nothing was selected, nothing of it can run here, or a named scenario needs what is
+        not here.
     Raises ScenarioError: a file does not load.
     """
     chosen = select(load_catalogue(), list(patterns), list(tags), files=files)
@@ -69,13 +70,11 @@ def choose(
     runnable: list[Scenario] = []
     skipped: list[ScenarioResult] = []
     for scenario in chosen:
-        missing = sorted(_datasets_of(scenario) - set(options.datasets))
+        missing = _missing(scenario, options)
         if not missing:
             runnable.append(scenario)
         elif scenario.id in patterns:
-            raise ConfigurationError(
-                f"{scenario.id} needs the dataset folder {missing[0]!r}; give --dataset {missing[0]}=PATH"
-            )
+            raise ConfigurationError(f"{scenario.id} needs {missing}")
         else:
             skipped.append(
                 ScenarioResult(
@@ -83,12 +82,23 @@ def choose(
                     title=scenario.title,
                     requires=tuple(scenario.requires),
                     outcome=Outcome.SKIPPED,
-                    reason=f"needs the dataset folder {missing[0]!r} (--dataset {missing[0]}=PATH)",
+                    reason=f"needs {missing}",
                 )
             )
     if not runnable:
         raise ConfigurationError(f"nothing selected that can run here: {skipped[0].id} {skipped[0].reason}")
     return runnable, skipped
+
+
+def _missing(scenario: Scenario, options: RunOptions) -> str:
+    """What a scenario needs and is not here, with what to do; empty: nothing."""
+    folders = sorted(_datasets_of(scenario) - set(options.datasets))
+    if folders:
+        return f"the dataset folder {folders[0]!r} (--dataset {folders[0]}=PATH)"
+    in_parquet = scenario.dataset is not None and scenario.dataset.form in ("parquet", "folder")
+    if in_parquet and importlib.util.find_spec("pyarrow") is None:
+        return "pyarrow, which comes with the extra `dataset` (pip install duplex-conformance[dataset])"
+    return ""
 
 
 def _datasets_of(scenario: Scenario) -> set[str]:

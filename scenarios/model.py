@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, SerializeAsAny, model_validator
 
+from scenarios.datasets import DatasetExpect, DatasetSpec, dataset_rules
 from scenarios.errors import Broken
 from scenarios.faults import FaultBase
 from scenarios.forms import STRICT, LogMatcher, Matcher, SafeId, hold, holding
@@ -264,6 +265,8 @@ class Expect(Strict):
     `strict: scored` and so on."""
     wire: WireExpect | None = None
     """What the server read."""
+    dataset: DatasetExpect | None = None
+    """What the client's loader made of the dataset."""
     judge: JudgeExpect | None = None
     """What the judge read, and which samples have a score."""
     accuracy: Annotated[dict[str, Matcher], holding(accuracy_rules)] = {}
@@ -286,6 +289,7 @@ class Expect(Strict):
 def whole_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
     """The rules between the sections of a scenario, given by name; the broken ones are left out."""
     yield from cross_rules(parts)
+    yield from dataset_rules(parts)
     yield from probe_rules(parts)
 
 
@@ -310,6 +314,8 @@ class Scenario(Strict):
     """How the server behaves when nothing goes wrong, and what the model says."""
     faults: list[SerializeAsAny[FaultBase]] = []
     """What goes wrong."""
+    dataset: DatasetSpec | None = None
+    """A dataset that the client loads the samples from; None: it is handed them."""
     judge: JudgeSpec | None = None
     """The judge; without this section nothing is judged."""
     client: ClientSpec = ClientSpec()

@@ -7,6 +7,7 @@ import hashlib
 import io
 import socket
 import wave
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,11 @@ from client.generate import SessionSettings
 from client.input_errors import DatasetError, MediaError
 from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
 from client.retry import ATTEMPT
-from client.run import Run, RunSettings
+from client.run import Planned, Run, RunSettings
 from client.run_result import RUN_RESULT
 from conformance.canary import SECRET
 from conformance.capture import client_tasks
+from conformance.clients.loading import load_in
 from conformance.clients.scene import Attempt, Scene
 from conformance.observation import PendingTask, sample_facts
 from conformance.options import ConfigurationError, RunOptions
@@ -111,7 +113,7 @@ def worst_case_s(scenario: Scenario, deadlines: Deadlines, prepared: list[Prepar
 def make_run(
     url: str,
     scenario: Scenario,
-    prepared: list[Prepared],
+    samples: Sequence[Prepared | Planned],
     deadlines: Deadlines,
     voice: ReferenceVoice,
     out: Path,
@@ -132,7 +134,7 @@ def make_run(
         concurrency=scenario.client.concurrency,
         defer_artifacts=scenario.client.defer_artifacts,
     )
-    return Run(prepared, settings, observer=observer)
+    return Run(samples, settings, observer=observer)
 
 
 class BuiltinRun:
@@ -158,10 +160,13 @@ class BuiltinRun:
     async def run(self, server_url: str) -> None:
         """Answers, their evaluation where the scenario has a judge, and what gates say of both."""
         scene, observation = self._scene, self._scene.observation
+        loaded = load_in(scene) if observation.scenario.dataset is not None else None
+        if loaded is not None and not loaded.samples:
+            return  # as the command does: nothing to run, and no folder is made
         self._run = make_run(
             server_url,
             observation.scenario,
-            observation.prepared,
+            loaded.planned if loaded is not None else observation.prepared,
             observation.deadlines,
             scene.voice,
             observation.out,
@@ -171,8 +176,8 @@ class BuiltinRun:
         judged = None
         if scene.judge is not None:
             scene.loop.client_sndbuf_bytes = None  # small buffers are for sessions, never for the judge
-            judged = await scene.judge.evaluate()
-        conclude(self._run, observation.scenario, judged)
+            judged = await scene.judge.evaluate(loaded.subjects if loaded is not None else None)
+        conclude(self._run, observation.scenario, judged, refused=len(loaded.refused) if loaded else 0)
 
     def pending(self) -> list[PendingTask]:
         """Its tasks."""
@@ -186,8 +191,11 @@ class BuiltinRun:
         observation.samples = sample_facts(observation)
 
 
-def conclude(run: Run, scenario: Scenario, judged: EvaluationResult | None) -> None:
-    """Take the judging into the run's result, gate it, and write it again, as `duplex-eval run` does at its end."""
+def conclude(run: Run, scenario: Scenario, judged: EvaluationResult | None, *, refused: int) -> None:
+    """Take the judging into the run's result, gate it, and write it again, as `duplex-eval run` does at its end.
+
+    Args: refused: rows of the dataset that could not be run.
+    """
     result, spec = run.result, scenario.client.gates
     if judged is None and spec is None:
         return
@@ -195,7 +203,7 @@ def conclude(run: Run, scenario: Scenario, judged: EvaluationResult | None) -> N
         result.accuracy = judged.accuracy()
         result.artifact_errors += judged.artifact_errors
     if spec is not None:
-        gate(result, Gates(guard=spec.guard, floors=spec.floors, max_retries=spec.max_retries))
+        gate(result, Gates(spec.guard, spec.floors, spec.max_retries, refused=refused))
     try:
         result.write(Path(result.response_root))
     except OSError as error:

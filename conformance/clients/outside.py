@@ -42,6 +42,8 @@ def cannot_be_told(scenario: Scenario) -> Iterator[str]:
     for name, field in type(client).model_fields.items():
         if name not in ("deadlines", *MAKES_NO_DIFFERENCE) and getattr(client, name) != field.default:
             yield f"client.{name}"
+    if scenario.dataset is not None:
+        yield "dataset"  # the job has a manifest of its own
     if scenario.judge is not None:
         usual = JudgeSpec()
         for name in _TOLD_JUDGE:

@@ -196,3 +196,25 @@ def test_a_line_that_the_disk_cannot_take_leaves_the_file_as_it_was(tmp_path: Pa
     assert path.read_bytes() == b"one\n"
     artifacts.append_line(path, b"two")
     assert path.read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("RTD_OCR", "Cafe"), ("RTD_OCR", "cafe")),
+        (("RTD_OCR", "1"), ("rtd_ocr", "1")),
+        (("RTD_OCR", "caf\u00e9"), ("RTD_OCR", "cafe\u0301")),
+        (("RTD_OCR", "CAF\u00c9"), ("RTD_OCR", "cafe\u0301")),
+        (("RTD_OCR", "stra\u00dfe"), ("RTD_OCR", "STRASSE")),
+        (("RTD_OCR", "x"), ("RTD_OCR", "X.META")),
+    ],
+)
+def test_names_that_some_file_systems_take_for_the_same_are_refused(
+    one: tuple[str, str], other: tuple[str, str], tmp_path: Path
+) -> None:
+    check_paths(tmp_path, [one])
+    check_paths(tmp_path, [other])
+
+    with pytest.raises(UnsafePathError, match="is also a file of"):
+        check_paths(tmp_path, [one, other])
+    assert list(tmp_path.iterdir()) == []

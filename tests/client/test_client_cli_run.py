@@ -443,6 +443,7 @@ def test_what_is_no_run_cannot_be_compared(tmp_path: Path, content: str | None) 
 
 
 def test_a_second_run_on_the_same_root_stops_with_a_clear_message(desk: Desk) -> None:
+    """The field report fr29-shared-output: no file mixes two models."""
     with locked(desk.root):
         done = desk.run()
 

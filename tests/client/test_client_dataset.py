@@ -181,6 +181,31 @@ def test_relative_paths_start_at_the_media_root(tmp_path: Path) -> None:
     assert audio.read() == tmp_path / "media" / "v.wav"
 
 
+def test_a_path_of_a_manifest_is_used_as_it_stands_also_outside_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "1.wav").write_bytes(WAV)
+    rows = [
+        {"id": "1", "split": "RTD_OCR", "question_audio": "../elsewhere/1.wav", "video": None},
+        {
+            "id": "2",
+            "split": "RTD_OCR",
+            "question_audio": str(tmp_path / "elsewhere" / "1.wav"),
+            "video": None,
+        },
+        {"id": "3", "split": "RTD_OCR", "question_audio": "../elsewhere/no.wav", "video": None},
+    ]
+    (tmp_path / "set").mkdir()
+    file = tmp_path / "set" / "rows.json"
+    file.write_text(json.dumps(rows))
+    before = sorted(tmp_path.rglob("*"))
+    first, second, third = load_dataset(file).samples
+
+    assert first.prepare().pcm == second.prepare().pcm != b""
+    with pytest.raises(MediaError, match=r"no\.wav"):
+        third.prepare()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_null_media_is_told_from_media_that_is_a_path(tmp_path: Path) -> None:
     path = str(written(tmp_path / "e.wav", WAV))
     media: list[Any] = [
@@ -359,6 +384,16 @@ def test_two_samples_of_one_name_are_refused_with_both_places() -> None:
     rows = [row("1", split="RTD_OCR"), row("1", split="RTD_x"), row("1", split="RTD_OCR")]
 
     with pytest.raises(DatasetError, match="row 2: RTD_OCR/1 is there twice, also at row 0"):
+        load_dataset(rows)
+
+
+@pytest.mark.parametrize(("one", "other"), [("Cafe", "cafe"), ("caf\u00e9", "cafe\u0301")])
+def test_names_that_some_file_systems_take_for_one_are_refused_with_both_places(one: str, other: str) -> None:
+    rows = [row(one, split="RTD_OCR"), row("2", split="RTD_OCR"), row(other, split="RTD_OCR")]
+
+    with pytest.raises(
+        DatasetError, match=f"^row 2: RTD_OCR/{other} and RTD_OCR/{one} at row 0 name the same"
+    ):
         load_dataset(rows)
 
 

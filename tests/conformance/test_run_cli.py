@@ -69,7 +69,7 @@ def test_a_failing_scenario_is_told_in_full_and_ends_with_code_1(cli: CliRunner,
     [
         (["run", "no/such"], "no/such"),
         (["run", "--tag", "no-such-tag"], "no-such-tag"),
-        (["run", "stream/dataset-sample"], "needs the dataset folder 'mini'; give --dataset mini=PATH"),
+        (["run", "stream/dataset-sample"], "needs the dataset folder 'mini' (--dataset mini=PATH)"),
         (["run", CLEAN, "--dataset", "mini"], "expected NAME=PATH"),
         (["run", CLEAN, "--dataset", "mini=/nowhere/at/all"], "/nowhere/at/all does not exist"),
         (["run", CLEAN, "--ref-audio", "/nowhere/voice.wav"], "/nowhere/voice.wav"),

@@ -218,10 +218,12 @@ def test_the_example_of_the_guide_is_a_scenario(tmp_path: Path) -> None:
     (example,) = loaded("title:")
     (killed,) = loaded("kill_client:", head + several)
     (judged,) = loaded("judge:\n", head)
+    (from_dataset,) = loaded("dataset:\n", head)
     (gated,) = loaded("gates:", head + several + "judge: {}\n")
 
     assert example.faults[0].name == "stop_reading"
     assert killed.faults[0].name == "kill_client"
+    assert from_dataset.dataset is not None
     assert gated.client.gates is not None
     assert judged.judge is not None
     assert judged.judge.is_scripted

@@ -65,6 +65,7 @@ def test_every_requirement_on_a_session_is_broken_by_a_defect(rows: dict[str, di
     assert wanted - broken == set(NOT_IN_A_SCENARIO)
 
 
+PROJECT = Path(__file__).resolve().parents[2]
 FIELD_REPORTS = (
     "fr01-stops-reading-after-commit",
     "fr01-stops-reading-mid-stream",
@@ -90,7 +91,15 @@ FIELD_REPORTS = (
     "fr17-reply-before-commit",
 )
 """Ids of the field reports about event sequences and transports."""
-OF_RUNS = ("fr28-kill-9",)
+PLAYED = {
+    "judge_reply": "tests/client/judge/test_judge_field_reports.py",
+    "media": "tests/client/test_client_media.py",
+    "dataset": "tests/client/test_client_dataset.py",
+}
+"""Kinds whose reports are played one by one from the handed file, and where."""
+TOLD = {"fr29-shared-output": "tests/client/test_client_cli_run.py"}
+"""Reports of runs that a test tells, and where."""
+OF_RUNS = ("fr18-task-from-split", "fr27-unicode-line-breaks", "fr28-kill-9")
 """Of the others, those that a scenario tells; tests of the client tell the rest."""
 
 
@@ -109,3 +118,8 @@ def test_the_field_reports_are_all_of_them(shared_data: Path) -> None:
     cases = json.loads((shared_data.parent / "cases" / "field_reports.json").read_text("utf-8"))
 
     assert [c["id"] for c in cases if c["kind"] in ("event_sequence", "transport")] == list(FIELD_REPORTS)
+    for case in cases:
+        if case["kind"] in PLAYED:
+            assert "field_reports.json" in (PROJECT / PLAYED[case["kind"]]).read_text("utf-8")
+        elif case["kind"] == "run" and case["id"] not in OF_RUNS:
+            assert case["id"] in (PROJECT / TOLD[case["id"]]).read_text("utf-8")
