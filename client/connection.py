@@ -1,4 +1,4 @@
-"""The WebSocket transport. The only module that imports websockets (design.md 3, 7).
+"""The WebSocket transport. With `plain_socket` the only module that imports websockets (design.md 3, 7).
 
 Every wait on the socket is bounded, but for the reader's: it lives as long as the attempt, which cancels and joins it.
 Facts this stands on (design.md 4): the library's `close()` never returns when the peer has stopped reading, because its
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from client.library import SUPPORTED, UnsupportedLibrary, check
@@ -20,6 +20,8 @@ try:
     from websockets.exceptions import ConnectionClosed
     from websockets.protocol import State
     from websockets.version import version as websockets_version
+
+    from client.plain_socket import PlainClientConnection
 except ImportError as error:
     raise UnsupportedLibrary(f"websockets cannot be used: {error}; supported: {SUPPORTED}") from error
 
@@ -72,7 +74,7 @@ class Connection:
         """This client forced the end."""
         self.samples: list[SocketSample] = []
         """Looks at the socket while something was stuck."""
-        self._socket: ClientConnection | None = None
+        self._socket: PlainClientConnection | None = None
         self._writing: dict[asyncio.Task[None], str] = {}
         self._mark: SocketSample | None = None
         self._late_s = 0.0
@@ -99,7 +101,7 @@ class Connection:
         return connection
 
     async def _dial(self, url: str, headers: Mapping[str, str] | None) -> None:
-        self._socket = await connect(
+        socket = await connect(
             url,
             additional_headers=dict(headers or {}),
             compression=None,
@@ -109,7 +111,10 @@ class Connection:
             ping_timeout=PONG_TIMEOUT_S,
             close_timeout=self.deadlines.library_close_s,
             max_size=MAX_FRAME_BYTES,
+            create_connection=PlainClientConnection,
         )
+        assert isinstance(socket, PlainClientConnection)
+        self._socket = socket
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -168,6 +173,18 @@ class Connection:
             raise self.lost or ConnectionLost("no connection")
         try:
             return await self._socket.recv()
+        except ConnectionClosed as closed:
+            raise self.note_lost(closed) from closed
+
+    async def listen(self, take: Callable[[str | bytes], None]) -> None:
+        """Give each frame to `take` within the read that brings it; text as str, binary as bytes. For the reader alone.
+
+        Raises ConnectionLost: the connection ended, in whatever way. Exception: whatever `take` raised.
+        """
+        if self._socket is None:
+            raise self.lost or ConnectionLost("no connection")
+        try:
+            await self._socket.listen(take)
         except ConnectionClosed as closed:
             raise self.note_lost(closed) from closed
 

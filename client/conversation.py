@@ -74,8 +74,7 @@ class Conversation:
     async def read(self) -> None:
         """The reader: takes every frame until the connection ends. Runs in a task of its own as long as the attempt."""
         try:
-            while True:
-                self.take(await self.connection.receive())
+            await self.connection.listen(self.take)
         except ConnectionLost as lost:
             self.session.connection_ended(f"{type(lost).__name__}: {lost}")
         finally:

@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ async def bounded(
         try:
             coro = Begun(coro, coro.send(None))
         except StopIteration as end:
-            return cast(T, end.value)
+            return end.value  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             raise CancelledInside(f"{what}: cancelled from inside") from None
     loop = asyncio.get_running_loop()

@@ -11,10 +11,21 @@ from typing import Any, Final
 
 SUPPORTED: Final = "websockets 16.x and 17.x"
 
-METHODS: Final = ("send", "recv", "close", "connection_made", "connection_lost")
-"""Of a client connection, called by us or by the loop."""
+METHODS: Final = (
+    "send",
+    "recv",
+    "close",
+    "connection_made",
+    "connection_lost",
+    "send_context",
+    "send_data",
+    "process_event",
+)
+"""Of a client connection, called or overridden by us, or called by the loop."""
 ATTRIBUTES: Final = ("state",)
 """Of its class."""
+KEPT: Final = {"transport": "connection_made", "recv_messages": "connection_made", "paused": "pause_writing"}
+"""Of an instance, each with the method in which it shows."""
 CONNECT_OPTIONS: Final = (
     "additional_headers",
     "compression",
@@ -24,6 +35,7 @@ CONNECT_OPTIONS: Final = (
     "ping_timeout",
     "close_timeout",
     "max_size",
+    "create_connection",
 )
 
 
@@ -45,8 +57,9 @@ def missing(connection: type, connect: Callable[..., Any], closed: type) -> list
     lacks += [f"{connection.__name__}.{name}" for name in ATTRIBUTES if not hasattr(connection, name)]
     if not lacks and "text" not in parameters(connection.send):  # type: ignore[attr-defined]
         lacks.append(f"{connection.__name__}.send(text=)")
-    if not keeps(connection, "connection_made", "transport"):
-        lacks.append(f"{connection.__name__}.transport")
+    for attribute, method in KEPT.items():
+        if not keeps(connection, method, attribute):
+            lacks.append(f"{connection.__name__}.{attribute}")
     lacks += [f"connect({name}=)" for name in CONNECT_OPTIONS if name not in parameters(connect)]
     return lacks + [
         f"{closed.__name__}.{name}" for name in ("rcvd", "sent") if name not in parameters(closed)

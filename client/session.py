@@ -15,7 +15,7 @@ import pybase64
 from client import wire
 from client.responses import DEFAULT_OUTPUT_RATE_HZ, LISTENING, MAX_OUTPUT_RATE_HZ, ResponseRecord
 from client.sentences import TextDelta, clock_of
-from client.vocabulary import oddity
+from client.vocabulary import KNOWN, NOTHING, oddity
 
 DEFAULT_CHUNK_PERIOD_MS: Final = 1000
 MAX_TOLD_ODDITIES: Final = 20
@@ -154,7 +154,8 @@ class ClientSession:
             self.anomalies["duplicate_event"] += 1
             return False
         name: str = event["type"]
-        self._note_oddities(event, name)
+        if self.closed or not self.created or not (event.keys() <= KNOWN.get(name, NOTHING)):
+            self._note_oddities(event, name)
         delta = wire.DELTAS.get(name)
         if delta is not None:
             self._take_delta(event, delta[0], delta[1], now_s)

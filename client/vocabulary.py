@@ -92,6 +92,8 @@ KNOWN: Final[Mapping[str, frozenset[str]]] = {
     name: frozenset((*_ALWAYS, *fields.split())) for name, fields in _FIELDS.items()
 }
 """Event type -> fields that mean something on it."""
+NOTHING: Final[frozenset[str]] = frozenset()
+"""What is known of an event that is not."""
 
 
 def oddity(event: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Package -> the packages of ours it may import besides itself."""
 
 ONLY_IN: dict[tuple[str, str], tuple[str, ...]] = {
-    ("client", "websockets"): ("client.connection",),
+    ("client", "websockets"): ("client.connection", "client.plain_socket"),
     ("client", "aiohttp"): ("client.judge",),
     ("mockserver", "websockets"): (),
     ("scenarios", "websockets"): (),

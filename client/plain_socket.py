@@ -1,0 +1,96 @@
+"""The library's client connection, with what nearly every event does made cheap: a write that the socket takes at once,
+and a whole message that is read while nobody waits behind an earlier one. All else is the library's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.frames import Frame, Opcode
+from websockets.protocol import Event, State
+
+Take = Callable[[str | bytes], None]
+
+
+class WrittenAtOnce:
+    """The library's `send_context()` where nothing is in the way.
+
+    The library's is an asynchronous generator, which costs more than the write. What turns out not to be plain is
+    passed on to it.
+    """
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    async def __aenter__(self) -> None:
+        """The caller gives the protocol its frame."""
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        socket = self._socket
+        transport = getattr(socket, "transport", None)
+        if error[0] is None and transport is not None and not transport.is_closing():
+            socket.send_data()
+            if not socket.paused:
+                return None
+        rest = ClientConnection.send_context(socket)
+        await rest.__aenter__()
+        return await rest.__aexit__(*error)
+
+
+class PlainClientConnection(ClientConnection):
+    """One connection of the client."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._take: Take | None = None
+        self._failure: Exception | None = None
+
+    def send_context(self, *, expected_state: State = State.OPEN) -> Any:
+        """As the library's."""
+        if expected_state is State.OPEN and self.protocol.state is State.OPEN:
+            return WrittenAtOnce(self)
+        return super().send_context(expected_state=expected_state)
+
+    async def listen(self, take: Take) -> None:
+        """Give each message to `take`, in order, until the connection ends.
+
+        Raises: as `recv()`, and what `take` raises.
+        """
+        try:
+            self._take = take
+            while True:
+                message = await self.recv()
+                if self._failure is not None:
+                    raise self._failure
+                take(message)
+        finally:
+            self._take = None
+
+    def process_event(self, event: Event) -> None:
+        """As the library's, but for a message that can be handed on here."""
+        if self._take is None or not self._handed_on(self._take, event):
+            super().process_event(event)
+
+    def _handed_on(self, take: Take, event: Event) -> bool:
+        """False: it has to be queued, being no whole message, or behind one, or not UTF-8, or one too many."""
+        if type(event) is not Frame or not event.fin or len(self.recv_messages.frames):
+            return False
+        data = bytes(event.data)
+        message: str | bytes = data
+        if event.opcode is Opcode.TEXT:
+            try:
+                message = data.decode()
+            except UnicodeDecodeError:
+                return False
+        elif event.opcode is not Opcode.BINARY:
+            return False
+        try:
+            take(message)
+        except Exception as error:  # noqa: BLE001 - it belongs to the task that listens, not to the transport
+            self._take, self._failure = None, error
+            return False
+        return True
