@@ -31,12 +31,15 @@ class WrittenAtOnce:
 
     async def __aexit__(self, *error: Any) -> bool | None:
         socket = self._socket
+        state = socket.protocol.state
         transport = getattr(socket, "transport", None)
-        if error[0] is None and transport is not None and not transport.is_closing():
+        if error[0] is None and state is State.OPEN and transport is not None and not transport.is_closing():
             socket.send_data()
             if not socket.paused:
                 return None
-        rest = ClientConnection.send_context(socket)
+        # What the caller did, such as a close frame, may have changed the state already: the library's context, which
+        # is entered only now, looks at it once more and goes on from there.
+        rest = ClientConnection.send_context(socket, expected_state=state)
         await rest.__aenter__()
         return await rest.__aexit__(*error)
 

@@ -130,6 +130,22 @@ class TestWriting:
 
         assert run_virtual(main) == pytest.approx(30.0, abs=1.0)
 
+    def test_a_close_still_waits_for_its_answer(self) -> None:
+        async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+
+        async def main() -> float:
+            server, url = await serving(play)
+            connection = await Connection.open(url, deadlines=Deadlines(grace_s=5.0), name="s/1")
+            loop = asyncio.get_running_loop()
+            since_s = loop.time()
+            await connection.close(60.0)
+            server.close()
+            await asyncio.sleep(1)
+            return loop.time() - since_s - 1
+
+        assert run_virtual(main) == pytest.approx(9.0, abs=0.1)
+
     def test_an_error_inside_the_librarys_context_is_handled_by_the_library(self) -> None:
         async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()
