@@ -33,6 +33,16 @@ SENT = (
     (1, "playback.acknowledged"),
     (1, "audio.done"),
 )
+STALLS: tuple[tuple[int, Data], ...] = (
+    (8, {"received": "input_audio_buffer.commit"}),
+    (3, {"sent": "transcript.delta"}),
+    (2, {"sent": "response.created"}),
+    (2, {"sent": "response.done"}),
+    (2, {"received": "input_audio_buffer.append"}),
+    (1, {"received": "playback.ack"}),
+    (1, {"sent": "input_audio_buffer.committed"}),
+    (1, {}),
+)
 EVENTS = tuple(name for _, name in SENT)
 WRITES = (
     (4, "playback.ack"),
@@ -64,6 +74,17 @@ GARBAGE: tuple[Data, ...] = (
 DELAYS_S = (0.3, 2.2, 19.9, 20.1, 22.0, 26.3, 1.0)
 
 
+def stall_trigger(dice: Dice) -> Data:
+    """When a peer stops reading: mostly where a reply can still become complete, so that the teardown stalls."""
+    moment = dice.weighted(STALLS)
+    if not moment:
+        return {}
+    on = dict(moment)
+    if dice.chance(30):
+        on["nth"] = dice.number(2, 4)
+    return {"on": on}
+
+
 def trigger(dice: Dice, *, must: bool = False) -> Data:
     """When a fault begins: at its own moment, at an event, at a time."""
     kind = dice.weighted(((0 if must else 3, "own"), (6, "on"), (1, "at")))
@@ -74,7 +95,7 @@ def trigger(dice: Dice, *, must: bool = False) -> Data:
     side = dice.pick(("received", "sent"))
     on: Data = {side: dice.weighted(RECEIVED if side == "received" else SENT)}
     if dice.chance(40):
-        on["nth"] = dice.number(2, 6)
+        on["nth"] = dice.number(2, 4)
     return {"on": on}
 
 
@@ -194,7 +215,7 @@ class Form:
 
 
 FORMS: Mapping[str, Form] = {
-    "stop_reading": Form(14, _stop_reading, lasting=True),
+    "stop_reading": Form(18, _stop_reading, lasting=True),
     "resume_reading": Form(2, must_trigger=True),
     "slow_reading": Form(2, lambda d: {"bytes_per_s": d.pick((20_000, 4_000, 60_000))}, lasting=True),
     "latency": Form(3, _latency, lasting=True),
@@ -263,7 +284,7 @@ def one(dice: Dice, name: str, ids: tuple[str, ...]) -> Data:
     form, kind = FORMS[name], FAULTS[name]
     data = form.parameters(dice)
     if kind.takes_trigger:
-        data.update(trigger(dice, must=form.must_trigger))
+        data.update(stall_trigger(dice) if name == "stop_reading" else trigger(dice, must=form.must_trigger))
         if form.lasting and dice.chance(25):
             data["for_s"] = dice.pick((2.3, 15.0, 30.0))
     if name not in UNSCOPED and not (kind.layer is Layer.SEAM and name in ("no_transport", "no_socket")):
