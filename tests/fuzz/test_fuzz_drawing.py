@@ -14,8 +14,8 @@ from scenarios.faults import FAULTS
 from scenarios.model import Scenario
 
 APART = {"full_disk", "kill_client"}
-"""A client on a full disk loses artifacts by right; the catalogue says which, a drawn scenario cannot. One that is killed
-is a process of its own."""
+"""A client on a full disk loses artifacts by right; the catalogue says which, a drawn scenario cannot. One that is
+killed is a process of its own."""
 
 
 def test_every_drawn_case_is_a_valid_scenario_and_the_same_again() -> None:
