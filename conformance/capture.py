@@ -8,9 +8,9 @@ import contextvars
 import inspect
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import aiohttp
 
@@ -45,6 +45,21 @@ def context_of(side: str) -> contextvars.Context:
 def client_tasks(loop: HookedLoop) -> list[PendingTask]:
     """The client's tasks that are not done, with the frames they wait in."""
     return [PendingTask(task.get_name(), stack_of(task)) for task in tasks_of(loop, "client")]
+
+
+Given = ParamSpec("Given")
+
+
+def guarded(observation: Observation, hook: Callable[Given, None]) -> Callable[Given, None]:
+    """A hook of ours that others call: what it raises is an error of ours, and does not reach who called it."""
+
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> None:
+        try:
+            hook(*args, **kwargs)
+        except Exception:  # noqa: BLE001 - in the client's stack any exception would look like the client's
+            observation.harness_errors.append(traceback.format_exc())
+
+    return call
 
 
 class _LogCapture(logging.Handler):

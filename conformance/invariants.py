@@ -15,19 +15,22 @@ from conformance.invariants_resume import RESUME_INVARIANTS
 from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS, UNIT_MS
 from conformance.observation import Observation, PendingTask
 from conformance.outcome import Finding, Unobserved
+from conformance.overdue import longest_wait
 
 
 def unbounded_await(observation: Observation) -> Iterator[Finding]:
     """Every await of the client ends: nothing of it is pending when the watchdog fires or the timers run out."""
     if not observation.watchdog_fired and not observation.livelock:
         return
-    longest = _longest_wait(observation)
+    longest = longest_wait(observation)
     if observation.livelock:
         yield Finding(
             "unbounded-await",
             ("R1",),
             "the clock goes on",
             f"livelock: {observation.livelock}",
+            deadline=longest,
+            details=_stacks(observation.pending),
         )
         return
     yield Finding(
@@ -66,27 +69,6 @@ def _hang_requirements(observation: Observation) -> tuple[str, ...]:
     spoken = ("R1", "R5", "R6", "R11", "R13", "R14")
     named = tuple(r for r in observation.scenario.requires if r in spoken)
     return named or ("R1",)
-
-
-def _longest_wait(observation: Observation) -> str:
-    """The deadline that should have covered the last write or wait the client spoke of."""
-    phase = observation.phase
-    deadlines = observation.deadlines
-    if phase == "judging" and observation.judged is not None:
-        return f"the judge's timeout_s ({observation.judged.spec.timeout_s:g} s), while judging"
-    covering = {
-        "connecting": ("connect_s", deadlines.connect_s),
-        "configuring": ("created_s", deadlines.created_s),
-        "streaming": ("write_s", deadlines.write_s),
-        "committing": ("write_s", deadlines.write_s),
-        "pad_join": ("grace_s", deadlines.grace_s),
-        "ack_join": ("grace_s", deadlines.grace_s),
-        "final_ack": ("ack_s", deadlines.ack_s),
-        "closing": ("close_s + grace_s", deadlines.close_s + deadlines.grace_s),
-        "forcing": ("grace_s", deadlines.grace_s),
-    }
-    name, seconds = covering.get(phase, ("request_s", deadlines.request_s))
-    return f"{name} ({seconds:g} s), in phase {phase or 'unknown'}"
 
 
 def sample_conservation(observation: Observation) -> Iterator[Finding]:

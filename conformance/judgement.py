@@ -9,17 +9,20 @@ from conformance.abilities import fault_needs
 from conformance.checks import Told, check_expectations
 from conformance.checks_dataset import check_dataset
 from conformance.checks_judge import check_judging
+from conformance.doubts import coincidences
 from conformance.invariants import check_invariants, check_warnings
 from conformance.observation import Observation
 from conformance.options import RunOptions
 from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult, Unobserved
+from conformance.overdue import with_deadline
 from conformance.trace import last_of_both_sides
 
 
 def judge(observation: Observation, options: RunOptions, *, real_s: float) -> ScenarioResult:
     """The verdict on one scenario (docs/verdicts.md).
 
-    An error of ours is a harness error whatever else was seen. A broken invariant is the client's failure; so is a
+    An error of ours is a harness error whatever else was seen. Bytes that never arrived make everything doubtful, an
+    answer that came beside its deadline every statement. A broken invariant is the client's failure; so is a
     statement that does not hold, where a fault was seen to bite or none was scripted. A fault that could have bitten
     and did not makes the scenario inert; one that cannot act or be seen here, or a statement that cannot be checked,
     makes it not observable.
@@ -33,7 +36,7 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
         *check_judging(observation),
     ]
     broken = [*crash(observation), *_findings(invariants)]
-    failed = _findings(statements)
+    failed = [with_deadline(observation, finding) for finding in _findings(statements)]
     unseen_faults = unobservable_faults(observation)
     blind = [*_unobserved(statements), *unseen_faults.values()]
     unproven = [r for r in observation.faults if r.state != "observed" and r.index not in unseen_faults]
@@ -68,7 +71,13 @@ def _outcome(
     proven = any(report.state == "observed" for report in observation.faults)
     if observation.harness_errors:
         return Outcome.HARNESS_ERROR, "\n".join(observation.harness_errors)
-    if broken or (failed and (proven or not observation.scenario.faults)):
+    if observation.doubts:
+        return Outcome.INDETERMINATE, "\n".join(observation.doubts)
+    if broken:
+        return Outcome.FAIL, ""
+    if near := list(coincidences(observation)):
+        return Outcome.INDETERMINATE, "\n".join(near[:5])
+    if failed and (proven or not observation.scenario.faults):
         return Outcome.FAIL, ""
     if unproven:
         return Outcome.INERT, inert_reason(unproven)
@@ -134,5 +143,9 @@ def reproduce(scenario_id: str, options: RunOptions) -> str:
             parts.append(f"--client-deadline {options.client_deadline_s:g}")
     elif options.clock != "virtual":
         parts.append(f"--clock {options.clock}")
+    if options.model != RunOptions.model:
+        parts.append(f"--model {shlex.quote(options.model)}")
+    if options.ref_audio is not None:
+        parts.append(f"--ref-audio {shlex.quote(str(options.ref_audio))}")
     parts += [f"--dataset {shlex.quote(f'{name}={path}')}" for name, path in sorted(options.datasets.items())]
     return " ".join(parts)

@@ -121,20 +121,33 @@ class Observation:
     """The run result of a client of others, where it wrote one."""
     unsaid: Mapping[tuple[str, str | None], str] = field(default_factory=dict)
     """What the files of a client of others do not answer: (check or first parts of its id, sample) to the reason."""
+    doubts: list[str] = field(default_factory=list)
+    """Why the clock of this performance cannot be trusted: every verdict on it could be another."""
     abilities: Abilities = ALL
     """What could be seen; what happened in this scenario may take more away, with its reason."""
     near_misses: int = 0
     """Waits of the client that ended less than a millisecond before their deadline (virtual clock)."""
 
+    _in_time: tuple[tuple[int, int], list[Entry]] = field(default=((0, -1), []), init=False, repr=False)
+
+    unsent_s: list[float] = field(default_factory=list)
+    """When the server gave up what it would have done less than a millisecond later (virtual clock; from the start)."""
+
     def near_miss(self, timer: asyncio.TimerHandle) -> None:
         """Called by the virtual loop; a timer of the client counts, one of server or harness does not."""
-        if timer._context.get(SIDE) == "client":  # type: ignore[attr-defined]
+        side = timer._context.get(SIDE)  # type: ignore[attr-defined]
+        if side == "client":
             self.near_misses += 1
+        elif side == "server" and self.recorder is not None:
+            self.unsent_s.append(round(self.recorder.clock() - self.recorder.start_s, 6))
 
     @property
     def entries_in_time(self) -> list[Entry]:
         """Without the backlog of a held socket, which the server read only after the faults were released."""
-        return [entry for entry in self.entries if not entry.data.get("after_release")]
+        known = (id(self.entries), len(self.entries))
+        if self._in_time[0] != known:  # asked for by every invariant, of thousands of entries
+            self._in_time = known, [e for e in self.entries if not e.data.get("after_release")]
+        return self._in_time[1]
 
 
 def stack_of(task: asyncio.Task[Any]) -> tuple[str, ...]:

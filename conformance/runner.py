@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from client.media import Prepared, ReferenceVoice
-from conformance.capture import captured_logs, client_tasks, context_of, side_of_finished
+from conformance.capture import captured_logs, client_tasks, context_of, guarded, side_of_finished
 from conformance.clients import builtin
 from conformance.clients.judging import subjects_of
 from conformance.clients.making import gives_up_after_s, make_client, unplayable
 from conformance.clients.scene import ClientRun, Scene
 from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, tasks_of
 from conformance.datasets import DATASET, write_dataset
-from conformance.judgement import judge
+from conformance.judgement import judge, reproduce
 from conformance.judging import JudgeStage
 from conformance.killing import KilledRun, LastWords, killed_run, merged
 from conformance.observation import Observation
@@ -72,10 +72,12 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
                 outcome=Outcome.HARNESS_ERROR,
                 reason=traceback.format_exc(),
                 real_s=time.perf_counter() - started,
+                reproduce=reproduce(scenario.id, options),
             )
         if options.out is not None and (options.keep_trace or result.outcome is not Outcome.PASS):
             assert observation.recorder is not None
             write_ndjson(folder / "trace.ndjson", observation.recorder.ordered())
+            result = replace(result, trace_path=str(folder / "trace.ndjson"))
             for number, run in enumerate(observation.killed, start=1):
                 write_ndjson(folder / f"trace-killed-{number}.ndjson", run.words.records)
         return result
@@ -156,9 +158,7 @@ def _performed(
     finally:
         if isinstance(loop, VirtualLoop):
             # Bytes that the network never delivered make every later moment doubtful.
-            observation.harness_errors += [
-                f"the network did not come to rest: {told}" for told in loop.unrested
-            ]
+            observation.doubts += [f"the network did not come to rest: {told}" for told in loop.unrested]
         stuck = close_loop(loop)
         observation.harness_errors += [f"task would not end with the loop: {name}" for name in stuck]
     stage.client.account()
@@ -192,7 +192,7 @@ class _Stage:
         sizes = [f.buffer_bytes for f in scenario.faults if isinstance(f, Buffered) and f.buffer_bytes]
         self.small_bytes = min(sizes, default=None)
         self.wiring = Wiring(loop, self.recorder)
-        self.journal.sink = self.wiring.on_journal
+        self.journal.sink = guarded(observation, self.wiring.on_journal)
         self.client: ClientRun = make_client(
             Scene(
                 observation,
@@ -202,7 +202,7 @@ class _Stage:
                 loop,
                 self.recorder,
                 self.judge,
-                self.wiring.on_client_step,
+                guarded(observation, self.wiring.on_client_step),
                 self.small_bytes,
                 lambda: len(self.server.connections),
             )
@@ -218,7 +218,7 @@ class _Stage:
             scenario.faults,
             SeamContext(
                 self.client.current_attempt,
-                self.wiring.on_seam,
+                guarded(observation, self.wiring.on_seam),
                 observation.out,
                 loop.spend,
                 kill[0] if kill is not None else None,
@@ -230,7 +230,7 @@ class _Stage:
         """Run server and client to their end; whatever happens, seams and hooks are gone afterwards."""
         loop = self.loop
         loop.set_exception_handler(self._on_loop_error)
-        loop.on_connect = self.wiring.on_connect
+        loop.on_connect = guarded(self.observation, self.wiring.on_connect)
         loop.client_sndbuf_bytes = self.small_bytes
         if isinstance(loop, VirtualLoop):
             loop.on_livelock = self._on_livelock
