@@ -29,6 +29,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "conformance/clients/python_module.py": "a module of others may raise anything; told with its file",
         "conformance/fuzz/play.py": "a bug of ours becomes a finding of its own, told with its stack",
         "conformance/runner.py": "a bug of ours becomes a harness error of its scenario, told with its stack",
+        "conformance/capture.py": "what a hook of ours raises in the client's stack is kept as an error of ours",
         "conformance/killing.py": "what breaks in a child process is told to its parent, with its stack",
     },
     "compiled code": {
