@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_fuzz, cli_live, cli_probe
+from conformance import cli_fuzz, cli_live, cli_probe, cli_serve
 from conformance.exits import Exit
 
 app = typer.Typer(
@@ -286,42 +286,6 @@ def faults(
 
 
 @app.command()
-def serve(
-    scenario: Annotated[
-        str | None, typer.Option(help="Play this scenario (id or file) on every connection.")
-    ] = None,
-    profile: Annotated[str, typer.Option(help="How the server behaves when no scenario is given.")] = "july",
-    host: Annotated[str, typer.Option(help="Address to bind; loopback by default.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, printed.")] = 0,
-    judge_port: Annotated[
-        int, typer.Option("--judge-port", min=0, max=65535, help="Of the judge; 0: a free one, printed.")
-    ] = 0,
-    journal: Annotated[
-        Path | None, typer.Option(help="Write what the server sees and does as NDJSON.")
-    ] = None,
-    seed: Seed = 1,
-) -> None:
-    """The mock server and the judge alone, on the real clock, for any client. Ctrl-C stops them."""
-    from conformance.options import ConfigurationError
-    from conformance.serving import serve_until_stopped
-    from scenarios import ScenarioError
-
-    try:
-        code = serve_until_stopped(
-            scenario,
-            profile=profile,
-            host=host,
-            port=port,
-            judge_port=judge_port,
-            journal=journal,
-            seed=seed,
-        )
-    except (ScenarioError, ConfigurationError) as error:
-        raise _fail(str(error)) from None
-    raise typer.Exit(int(code))
-
-
-@app.command()
 def defects(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Default: all defects.")
@@ -364,3 +328,4 @@ def coverage(
 cli_fuzz.register(app)
 cli_probe.register(app)
 cli_live.register(app)
+cli_serve.register(app)

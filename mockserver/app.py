@@ -11,10 +11,10 @@ from typing import cast
 from aiohttp import web
 
 from mockserver.admission import Slots
-from mockserver.arming import Armed, make_listener
+from mockserver.arming import Armed, make_listener, shrink
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
-from mockserver.faults import FaultReport, FaultRun, FaultSet, check_played, make_fault
+from mockserver.faults import FaultReport, FaultRun, FaultSet, acts_on_upgrade, check_played, make_fault
 from mockserver.incoming import Upgraded
 from mockserver.journal import Journal
 from mockserver.profiles import PROFILES, Profile
@@ -26,6 +26,9 @@ from scenarios.faults import FaultBase
 MODEL = "openbmb/MiniCPM-o-4_5"
 SHUTDOWN_S = 0.1
 """Handlers have ended before aiohttp is asked to shut down; it waits this long twice for one that has not."""
+
+LINGER_S = 1.0
+"""For so long the rest of a refused body is read away, so that its sender can read the answer."""
 
 Identify = Callable[[tuple[str, int]], tuple[str, str, int] | None]
 
@@ -48,6 +51,7 @@ class MockServer:
         journal: where entries go; a new one where None.
         listener: a bound socket to listen on, for clients in another network namespace; its buffers are its owner's
             affair. Closed with the server. None: one of its own, on `host` and `port`.
+        keep_connections: how many connections are remembered, twice as many at most; None: all.
     Raises ValueError: unknown profile, or a fault that the server does not play.
     """
 
@@ -65,6 +69,7 @@ class MockServer:
         identify: Identify | None = None,
         journal: Journal | None = None,
         listener: socket.socket | None = None,
+        keep_connections: int | None = None,
     ) -> None:
         if isinstance(profile, str):
             if profile not in PROFILES:
@@ -75,9 +80,16 @@ class MockServer:
         self.profile = profile
         self.journal = journal if journal is not None else Journal()
         self.connections: list[ConnectionInfo] = []
+        """Of all connections since the start or the last reset, or of the last ones."""
+        self.accepted = 0
+        self.open: dict[int, tuple[Connection, ServerSession]] = {}
+        """By number."""
+        self.routes: list[web.RouteDef] = []
+        """What else is served on the same port; read at the start."""
+        self._keep = keep_connections
         self._replies = replies
-        self._armed = Armed(faults, seed, self.journal)
-        self._seed = seed
+        self.armed = Armed(faults, seed, self.journal)
+        self.seed = seed
         self._decision_s = decision_ms / 1000
         self._address = (host, port)
         self._given = listener
@@ -85,7 +97,10 @@ class MockServer:
         limit = max_sessions if max_sessions is not None else self.profile.max_sessions
         self.slots = Slots(limit, self.profile.disconnect_grace_s)
         self._runner: web.AppRunner | None = None
+        self._site: web.SockSite | None = None
+        self._listener: socket.socket | None = None
         self._live: dict[Connection | HeldUpgrade, asyncio.Task[None]] = {}
+        self._closing = False
 
     @property
     def url(self) -> str:
@@ -95,7 +110,7 @@ class MockServer:
     @property
     def fault_runs(self) -> list[FaultRun]:
         """Of every connection so far."""
-        return self._armed.runs
+        return self.armed.runs
 
     @property
     def http_url(self) -> str:
@@ -114,22 +129,94 @@ class MockServer:
         app.router.add_get("/health", _health)
         app.router.add_get("/v1/models", _models)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S, handle_signals=False)
+        app.router.add_routes(self.routes)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=SHUTDOWN_S,
+            handle_signals=False,
+            lingering_time=LINGER_S,
+        )
         await self._runner.setup()
-        listener = self._given or make_listener(self._address, self._armed.specs)
+        self._listener = listener = self._given or make_listener(self._address, self.armed.specs)
         self._address = cast(tuple[str, int], listener.getsockname()[:2])
-        await web.SockSite(self._runner, listener).start()
+        self._site = web.SockSite(self._runner, listener)
+        await self._site.start()
+
+    def abort(self) -> None:
+        """Drop every connection."""
+        for held in list(self._live):
+            held.abort()
 
     async def stop(self) -> None:
         """Drop every connection, stop listening; a second call does nothing."""
         runner, self._runner = self._runner, None
         if runner is None:
             return
-        for connection in list(self._live):
-            connection.abort()
+        self.abort()
         if self._live:
             await asyncio.wait(list(self._live.values()), timeout=1.0)
         await runner.cleanup()
+
+    async def shut_down(self, grace_s: float) -> None:
+        """Take nobody any more, end every session as a server does that goes away (protocol.md 10.2), and stop.
+
+        Args:
+            grace_s: for how long clients may take to leave.
+        """
+        if self._site is not None:
+            await self._site.stop()
+        await self._end_sessions(grace_s)
+        await self.stop()
+
+    async def reset(self, grace_s: float = 1.0) -> None:
+        """Be as after the start: sessions ended, connections numbered from 1, the faults those from the start."""
+        await self._end_sessions(grace_s)
+        self.armed.reset()
+        self.connections.clear()
+        self.accepted = 0
+        self.slots = Slots(self.slots.limit, self.slots.grace_s)
+        self.journal.renumber()
+        self._closing = False
+
+    def arm(self, spec: FaultBase) -> int:
+        """Arm a fault on connections from here on, or at once on the open one that it names (`connection`).
+
+        Returns: its position among all faults.
+        Raises ValueError: the server does not play it, there are too many, or its connection is over.
+        """
+        check_played(spec)
+        number = spec.connection
+        if number is None or number not in self.open:
+            if number is not None and number <= self.accepted:
+                raise ValueError(f"connection {number} is over")
+            if self._listener is not None:
+                shrink(self._listener, [spec])
+            return self.armed.arm(spec)
+        connection, session = self.open[number]
+        if acts_on_upgrade(spec):
+            raise ValueError(f"{spec.name} acts on the upgrade, which connection {number} has behind it")
+        now_s = asyncio.get_running_loop().time()
+        index = self.armed.arm(spec)
+        run = self.armed.onto(
+            index,
+            connection.info,
+            _who(connection.info),
+            lambda s, chance: make_fault(s, session, chance),
+            now_s,
+        )
+        connection.act([], connection.faults.join(run, now_s))
+        return index
+
+    def disarm(self, index: int) -> None:
+        """A fault is over, also where it acts now; what it did stays in the reports.
+
+        Raises ValueError: no such fault is armed.
+        """
+        now_s = asyncio.get_running_loop().time()
+        for run in self.armed.disarm(index):
+            if run.connection in self.open:
+                self.open[run.connection][0].act([], [(run, action) for action in run.end(now_s)])
 
     def release_faults(self) -> None:
         """Read every socket again and end every scripted wait, for good."""
@@ -138,9 +225,20 @@ class MockServer:
 
     def fault_reports(self) -> list[FaultReport]:
         """What each fault did on each connection in its scope; without a connection where there was none."""
-        return self._armed.reports()
+        return self.armed.reports()
 
     # -- inside
+
+    async def _end_sessions(self, grace_s: float) -> None:
+        self._closing = True
+        now_s = asyncio.get_running_loop().time()
+        for connection, session in list(self.open.values()):
+            connection.release()
+            connection.act(session.shut_down(now_s))
+        for grace in (grace_s, 1.0):
+            if self._live:
+                await asyncio.wait(list(self._live.values()), timeout=grace)
+            self.abort()
 
     @property
     def _host_and_port(self) -> str:
@@ -153,8 +251,12 @@ class MockServer:
         if not websocket.can_prepare(request):
             await websocket.prepare(request)  # no upgrade: raises what it is answered with
         transport = request.transport
-        if transport is None:
-            return websocket
+        if transport is None or self._closing:
+            return (
+                websocket
+                if transport is None
+                else web.Response(status=503, text="the server is going away\n")
+            )
         info, session, faults = self._accepted(transport, request)
         answer = await ask_faults(transport, info, faults, self.journal, self._live)
         if answer is not None:
@@ -165,17 +267,20 @@ class MockServer:
         )
         task = cast("asyncio.Task[None]", asyncio.current_task())
         self._live[connection] = task
+        self.open[info.number] = connection, session
         try:
             await connection.run()
         finally:
             del self._live[connection]
+            self.open.pop(info.number, None)
         return websocket
 
     def _accepted(
         self, transport: asyncio.Transport, request: web.Request
     ) -> tuple[ConnectionInfo, ServerSession, FaultSet]:
         loop = asyncio.get_running_loop()
-        number = len(self.connections) + 1
+        self.accepted += 1
+        number = self.accepted
         peer = cast(tuple[str, int], tuple(transport.get_extra_info("peername")[:2]))
         known = self._identify(peer) if self._identify is not None else None
         info = ConnectionInfo(
@@ -186,27 +291,35 @@ class MockServer:
             opened_s=loop.time(),
         )
         self.connections.append(info)
-        who = f"{known[0]}/{known[1]}#{known[2]}" if known else str(number)
+        if self._keep is not None and len(self.connections) >= 2 * self._keep:
+            del self.connections[: -self._keep]
+            self.armed.forget(self.connections[0].number)
+        who = _who(info)
         session = ServerSession(
             self.profile,
             self._replies,
             query=info.query,
             # by sample and attempt, so that the order in which connections arrive does not change anybody's ids
-            ids=random.Random(f"{self._seed}/{who}"),
+            ids=random.Random(f"{self.seed}/{who}"),
             decision_s=self._decision_s,
             slots=self.slots,
-            chance=random.Random(f"{self._seed}/{who}/pace"),
+            chance=random.Random(f"{self.seed}/{who}/pace") if self.profile.pace.jitter_ms else None,
         )
-        faults = self._armed.for_connection(info, who, lambda spec, chance: make_fault(spec, session, chance))
+        faults = self.armed.for_connection(info, who, lambda spec, chance: make_fault(spec, session, chance))
         return info, session, faults
 
     async def _metrics(self, request: web.Request) -> web.Response:
         lines = (
             "# HELP duplex_sessions_total Connections accepted.",
             "# TYPE duplex_sessions_total counter",
-            f"duplex_sessions_total {len(self.connections)}",
+            f"duplex_sessions_total {self.accepted}",
         )
         return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
+
+
+def _who(info: ConnectionInfo) -> str:
+    """Sample and attempt, or the connection; seeds all its chance."""
+    return f"{info.sample[0]}/{info.sample[1]}#{info.attempt}" if info.sample else str(info.number)
 
 
 async def _health(request: web.Request) -> web.Response:

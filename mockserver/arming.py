@@ -23,16 +23,27 @@ def make_listener(address: tuple[str, int], faults: Sequence[FaultBase]) -> sock
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sizes = [spec.buffer_bytes for spec in faults if isinstance(spec, Buffered) and spec.buffer_bytes]
-        if sizes:
-            # Accepted sockets inherit it, and the handshake settles the window scale: before listen.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(sizes))
+        shrink(listener, faults)
         listener.bind(address)
         listener.setblocking(False)
     except BaseException:
         listener.close()
         raise
     return listener
+
+
+def shrink(listener: socket.socket, faults: Sequence[FaultBase]) -> None:
+    """Give a listening socket the receive buffer that faults ask for, if any does.
+
+    Accepted sockets inherit it, and their handshake settles the window scale: connections from here on have it.
+    """
+    sizes = [spec.buffer_bytes for spec in faults if isinstance(spec, Buffered) and spec.buffer_bytes]
+    if sizes:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(sizes))
+
+
+MAX_ARMED = 1_000
+"""Faults of one server, those included that were disarmed."""
 
 
 class Armed:
@@ -46,7 +57,11 @@ class Armed:
 
     def __init__(self, faults: Sequence[FaultBase], seed: int, journal: Journal) -> None:
         self.specs = list(faults)
+        """All that were ever armed; a fault's position names it."""
+        self.disarmed: set[int] = set()
+        """Positions of those that no further connection gets."""
         self.runs: list[FaultRun] = []
+        self._scripted = len(self.specs)
         self._seed = seed
         self._journal = journal
 
@@ -60,19 +75,62 @@ class Armed:
             make: a fresh fault from its spec.
         """
         runs = [
-            FaultRun(
-                spec,
-                index,
-                info.number,
-                make(spec, random.Random(f"{self._seed}/{who}/{index}")),
-                info.opened_s,
-                self._changed,
-            )
+            self._run(index, info, who, make, info.opened_s)
             for index, spec in enumerate(self.specs)
-            if in_scope(spec, info)
+            if in_scope(spec, info) and index not in self.disarmed
         ]
         self.runs += runs
         return FaultSet(runs)
+
+    def arm(self, spec: FaultBase) -> int:
+        """One more fault, for connections from here on.
+
+        Returns: its position.
+        Raises ValueError: there are too many.
+        """
+        if len(self.specs) >= MAX_ARMED:
+            raise ValueError(f"{MAX_ARMED} faults were armed; reset the server first")
+        self.specs.append(spec)
+        return len(self.specs) - 1
+
+    def onto(
+        self,
+        index: int,
+        info: ConnectionInfo,
+        who: str,
+        make: Callable[[FaultBase, random.Random], Fault],
+        now_s: float,
+    ) -> FaultRun:
+        """A run of an armed fault on a connection that is open; its `at_s` counts from now."""
+        run = self._run(index, info, who, make, now_s)
+        self.runs.append(run)
+        return run
+
+    def disarm(self, index: int) -> list[FaultRun]:
+        """No further connection gets this fault.
+
+        Returns: its runs so far.
+        Raises ValueError: there is no such fault, or it is disarmed already.
+        """
+        if not 0 <= index < len(self.specs) or index in self.disarmed:
+            armed = [str(place) for place in range(len(self.specs)) if place not in self.disarmed]
+            raise ValueError(f"no fault {index} is armed; armed: {', '.join(armed) or 'none'}")
+        self.disarmed.add(index)
+        return [run for run in self.runs if run.index == index]
+
+    def is_scripted(self, index: int) -> bool:
+        """The fault was there from the start."""
+        return index < self._scripted
+
+    def forget(self, before: int) -> None:
+        """Runs on connections with a lower number are forgotten."""
+        self.runs = [run for run in self.runs if run.connection >= before]
+
+    def reset(self) -> None:
+        """Only what was there from the start is armed, and nothing has come of it yet."""
+        del self.specs[self._scripted :]
+        self.disarmed.clear()
+        self.runs.clear()
 
     def reports(self) -> list[FaultReport]:
         """What each fault did on each connection in its scope; without a connection where there was none."""
@@ -84,6 +142,18 @@ class Armed:
             if index not in reached
         ]
         return sorted(reports, key=lambda report: (report.index, report.connection or 0))
+
+    def _run(
+        self,
+        index: int,
+        info: ConnectionInfo,
+        who: str,
+        make: Callable[[FaultBase, random.Random], Fault],
+        from_s: float,
+    ) -> FaultRun:
+        spec = self.specs[index]
+        fault = make(spec, random.Random(f"{self._seed}/{who}/{index}"))
+        return FaultRun(spec, index, info.number, fault, from_s, self._changed)
 
     def _changed(self, run: FaultRun) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -12,7 +12,7 @@ import math
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal, cast
@@ -106,12 +106,16 @@ class Connection:
 
     def release(self) -> None:
         """End the faults: read again, wait no more. What was held up until now is journaled as after the release."""
-        now_s = self._loop.time()
         if self.reading.held_back:
             self._add = self._add_after_release
-        self._outbox.extendleft(reversed(self.faults.release(now_s)))
+        self._outbox.extendleft(reversed(self.faults.release(self._loop.time())))
         self.wire.release()
         self._end_wait()
+
+    def act(self, outputs: list[Output], steps: Sequence[Step] = ()) -> None:
+        """Do what nothing on the wire asked for."""
+        self._outbox += steps
+        self._take(outputs, self._loop.time())
 
     def abort(self) -> None:
         """Drop the TCP connection; the server is stopping."""
@@ -392,5 +396,5 @@ class Connection:
     def _add_after_release(
         self, now_s: float, number: int, kind: EntryKind, name: str, data: Any, tell: Tell | None = None
     ) -> None:
-        told = data if tell is None else tell(data)
-        self._journal.add(now_s, number, kind, name, {**told, "after_release": True})
+        line = {**(data if tell is None else tell(data)), "after_release": True}
+        self._journal.add(now_s, number, kind, name, line)

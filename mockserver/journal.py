@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-EntryKind = Literal["open", "received", "sent", "unit", "fault", "violation", "end"]
+EntryKind = Literal["open", "received", "sent", "unit", "fault", "violation", "end", "control"]
 """open: an upgrade was accepted. received, sent: an event, in wire order. unit: a decision of the scripted model.
-fault: a fault changed its state. violation: the client did what protocol.md forbids. end: the connection is over."""
+fault: a fault changed its state. violation: the client did what protocol.md forbids. end: the connection is over.
+control: somebody armed or disarmed a fault, or reset the server."""
 Tell = Callable[[Any], Mapping[str, Any]]
 """Makes an entry's data of what the entry was noted with."""
 
@@ -24,7 +25,7 @@ class Entry:
     t_s: float
     """Loop time."""
     connection: int
-    """Number of the connection, from 1 in order of acceptance."""
+    """Number of the connection, from 1 in order of acceptance; 0: of the server."""
     seq: int
     """Position within the connection, from 1."""
     kind: EntryKind
@@ -92,6 +93,13 @@ class Journal:
             self._seq[note[1]] = self._seq.get(note[1], 0) + 1
         self._noted.clear()
         self._entries.clear()
+
+    def renumber(self) -> None:
+        """Connections are numbered anew from here; all that is kept is dropped."""
+        self._noted.clear()
+        self._entries.clear()
+        self._seq.clear()
+        self._ended.clear()
 
     def of(self, kind: EntryKind, name: str | None = None, connection: int | None = None) -> list[Entry]:
         """Entries of a kind, by name and connection where those are given."""

@@ -72,10 +72,9 @@ class JudgeServer:
         identify: Callable[[tuple[str, int]], tuple[str, str] | None] | None = None,
         sink: Callable[[str, Mapping[str, Any]], None] | None = None,
     ) -> None:
-        self.ledger = Ledger(samples)
+        self._made_of = samples, replies, fall_back, faults
+        self.reset()
         self.model = model
-        self.script = JudgeScript(replies, fall_back=fall_back)
-        self._faults = JudgeFaultSet(faults, self._fault_changed)
         self._answers_after_s = answers_after_s
         self._address = (host, port)
         self._identify = identify
@@ -84,6 +83,13 @@ class JudgeServer:
         """A bound socket to listen on, set before the start; None: one of its own, on `host` and `port`."""
         self._runner: web.AppRunner | None = None
         self._released: asyncio.Event | None = None
+
+    def reset(self) -> None:
+        """Be as after the start: nothing asked, nothing of the script used up, no fault acted."""
+        samples, replies, fall_back, faults = self._made_of
+        self.ledger = Ledger(samples)
+        self.script = JudgeScript(replies, fall_back=fall_back)
+        self._faults = JudgeFaultSet(faults, self._fault_changed)
 
     @property
     def url(self) -> str:

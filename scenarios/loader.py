@@ -83,6 +83,23 @@ def load_catalogue() -> list[Scenario]:
     return sorted(found, key=lambda scenario: scenario.id)
 
 
+def read_fault(data: Any, file: str) -> FaultBase:
+    """One fault outside a scenario, held to what a scenario's is held to.
+
+    Args:
+        data: as it stands in a list of `faults`: `{name: {parameters}}`, or the name alone.
+        file: name for errors.
+    Raises ScenarioError: all problems of it.
+    """
+    places = _Places(Source(file, None, {(): 0}), {})
+    found: list[Problem] = []
+    faults = _faults([data], places, found) or []
+    found += [places.problem(b.path, b.found, b.allowed) for b in whole_rules({"faults": faults})]
+    if found:
+        raise ScenarioError(found)
+    return faults[0]
+
+
 def build_scenarios(source: Source, base_id: str) -> list[Scenario]:
     """Turn a file's data into scenarios.
 

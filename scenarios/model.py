@@ -30,7 +30,7 @@ from scenarios.rules import (
     verdict_rules,
 )
 
-ProfileName = Literal["july", "input-driven", "engine", "below-real-time"]
+ProfileName = Literal["july", "input-driven", "engine", "below-real-time", "interim", "input-clock"]
 CloseKind = Literal["clean", "by_peer", "forced", "lost", "none"]
 """How a session's connection ended.
 
@@ -148,8 +148,8 @@ class ServerSpec(Strict):
     """Which units appended without speech after a commit are told with a `response.listen` while no reply is open:
     each; the first after a commit or a reply; none."""
     metrics: Annotated[list[Literal["stage", "request"]], AfterValidator(distinct)] | None = None
-    """What replies tell of the engine: `stage` metrics (protocol.md 13.1; of `engine` only to a client that asks), and
-    `request` metrics (13.2; `engine` alone has them)."""
+    """What replies tell of the engine: `stage` metrics (protocol.md 13.1; dialects after July's only to a client that
+    asks), and `request` metrics (13.2; only those dialects)."""
     max_sessions: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Sessions at a time; more are refused with `resource_exhausted`."""
 

@@ -299,5 +299,5 @@ TRACE_KEYS: frozenset[str] = frozenset(
 PACED_PROFILES: frozenset[str] = frozenset({"below-real-time"})
 """Profiles whose pace has a real-time factor, so that `decision_ms` would say nothing."""
 
-REQUEST_METRICS_PROFILES: frozenset[str] = frozenset({"engine"})
+REQUEST_METRICS_PROFILES: frozenset[str] = frozenset({"engine", "interim", "input-clock"})
 """Profiles of a dialect that has `response_request_metrics` (protocol.md 13.2)."""

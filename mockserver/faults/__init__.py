@@ -114,10 +114,25 @@ def make_fault(spec: FaultBase, session: ServerSession, chance: random.Random) -
     return fault
 
 
+def acts_on_upgrade(spec: FaultBase) -> bool:
+    """Whether all that a fault does is done before the connection is open."""
+    fault: Any = FAULTS[spec.name]
+    return fault.asked is not Fault.asked
+
+
 def check_played(spec: FaultBase) -> None:
     """Raises ValueError: the server does not play such a fault."""
     if spec.name not in FAULTS:
         raise ValueError(f"the server does not play {spec.name!r}; it plays: {', '.join(sorted(FAULTS))}")
 
 
-__all__ = ["FAULTS", "Fault", "FaultReport", "FaultRun", "FaultSet", "check_played", "make_fault"]
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "FaultReport",
+    "FaultRun",
+    "FaultSet",
+    "acts_on_upgrade",
+    "check_played",
+    "make_fault",
+]

@@ -189,6 +189,14 @@ class FaultSet:
             steps += [(run, action) for action in actions]
         return steps
 
+    def join(self, run: FaultRun, now_s: float) -> list[Step]:
+        """One more fault, on a connection that is open."""
+        self.runs.append(run)
+        actions = run.opened(now_s)
+        if actions:
+            run.acted(now_s)
+        return [(run, action) for action in actions]
+
     def asked(self, now_s: float) -> list[Step]:
         """The upgrade was asked for."""
         steps: list[Step] = []

@@ -10,12 +10,15 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
 
 from conformance.commands import app
 
@@ -76,7 +79,11 @@ def test_a_failing_scenario_is_told_in_full_and_ends_with_code_1(cli: CliRunner,
         (["show", "no/such"], "no/such"),
         (["defects", "no-such-defect"], "no defect 'no-such-defect'; known: ack-"),
         (["serve", "--profile", "august"], "known: below-real-time, engine, input-"),
-        (["serve", "--host", "0.0.0.0"], "only loopback addresses are served"),
+        (["serve", "--host", "0.0.0.0", "--token-env", "NO_SUCH_VARIABLE"], "not set, or empty"),
+        (
+            ["serve", "--journal", "/nowhere/at/all.ndjson"],
+            "--journal /nowhere/at/all.ndjson: cannot be written",
+        ),
         (["serve", "--scenario", "no/such"], "no/such"),
         (
             ["serve", "--scenario", "ack/stubborn-final"],
@@ -246,6 +253,50 @@ def test_serve_tells_its_url_answers_and_stops_on_a_signal(tmp_path: Path) -> No
     assert "stopped after 0 connection(s), 1 judge request(s)" in output
     heard = [json.loads(line) for line in (tmp_path / "journal.ndjson").read_text().splitlines()]
     assert [line["name"] for line in heard if line["kind"] == "judge"] == ["asked", "answered"]
+
+
+def _until_closed(client: ClientConnection) -> tuple[list[str], ConnectionClosed]:
+    """Names of the events that still come, and how the connection ends."""
+    names: list[str] = []
+    try:
+        while True:
+            names.append(json.loads(client.recv(timeout=10))["type"])
+    except ConnectionClosed as closed:
+        return names, closed
+
+
+def test_serve_beyond_loopback_makes_a_token_and_ends_its_sessions_on_a_signal(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.ndjson"
+    process, line = _serve("--host", "0.0.0.0", "--profile", "engine", "--journal", str(journal))
+    try:
+        assert process.stdout is not None
+        port = line.split(":")[2].split("/")[0]
+        told = [process.stdout.readline() for _ in range(3)]
+        token = told[2].removeprefix("control token, told only here: ").strip()
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/control/state")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(request, timeout=10)
+        request.add_header("Authorization", f"Bearer {token}")
+        with connect(f"ws://127.0.0.1:{port}/v1/realtime?autostart=0", proxy=None) as client:
+            client.send(json.dumps({"type": "session.update", "session": {"modalities": ["text"]}}))
+            assert json.loads(client.recv(timeout=10))["type"] == "session.created"
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                assert json.load(answer)["connections"][0]["state"] == "open"
+            process.terminate()
+            names, closed = _until_closed(client)
+        output, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+
+    assert names[-1] == "session.closed"
+    assert closed.rcvd is not None
+    assert (closed.rcvd.code, closed.rcvd.reason) == (1001, "shutdown")
+    assert process.returncode == 0
+    assert "stopped after 1 connection(s)" in output
+    assert "can be reached from other hosts; sessions and judge take anybody" in errors
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert (lines[-1]["kind"], lines[-1]["data"]["by"]) == ("end", "server")
+    assert token not in journal.read_text() + errors + output
 
 
 def test_serve_on_a_port_in_use_is_unavailable() -> None:

@@ -133,7 +133,7 @@ TABLE = {
         "server: {profile: juli}",
         "server.profile",
         "'juli'",
-        "one of 'july', 'input-driven', 'engine' or 'below-real-time'",
+        "one of 'july', 'input-driven', 'engine', 'below-real-time', 'interim' or 'input-clock'",
     ),
     "pace below its range": Wrong(
         "server", "server: {pace: {rtf: 0.3}}", "server.pace.rtf", "0.3", "at least 0.4"

@@ -1,0 +1,53 @@
+"""Where the journal of `conformance serve` goes: a file as NDJSON, and the last lines for the control API."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from mockserver.journal import Entry
+from mockserver.journal_ring import JournalRing, line_of
+
+
+class ServeJournal:
+    """Writes each line as it happens; nothing is buffered, so a file is whole at any time.
+
+    Args:
+        file: opened for appending, unbuffered; None: no file.
+    """
+
+    def __init__(self, file: io.FileIO | None) -> None:
+        self.ring = JournalRing()
+        self._file = file
+
+    def entry(self, entry: Entry) -> None:
+        """A line of the server's."""
+        head = {
+            "t_s": entry.t_s,
+            "connection": entry.connection,
+            "seq": entry.seq,
+            "kind": entry.kind,
+            "name": entry.name,
+        }
+        self._write(head, entry.data)
+
+    def judge(self, event: str, data: Mapping[str, Any]) -> None:
+        """A line of the judge's."""
+        self._write({"t_s": asyncio.get_running_loop().time(), "kind": "judge", "name": event}, data)
+
+    def _write(self, head: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        line = line_of(head, data)
+        self.ring.add(head, line)
+        if self._file is None:
+            return
+        try:
+            self._file.write(line + b"\n")
+        except OSError as error:  # a full disk must not end anybody's session
+            self._file = None
+            reason = error.strerror or error
+            print(
+                f"conformance: --journal: cannot be written any more: {reason}", file=sys.stderr, flush=True
+            )
