@@ -1,9 +1,11 @@
-"""Commands for a live server: `preflight` (docs/live.md)."""
+"""Commands for a live server, and what `run --target live` adds (docs/live.md)."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from conformance.exits import Exit
 if TYPE_CHECKING:
     from client.judge.settings import JudgeSettings
     from conformance.live.server import LiveServer
+    from conformance.options import RunOptions
 
 Url = Annotated[str | None, typer.Option(help="ws:// or wss:// URL of the realtime endpoint.")]
 Model = Annotated[str, typer.Option(help="Name of the model that sessions ask for.")]
@@ -34,8 +37,33 @@ JudgeKeyEnv = Annotated[
     str | None, typer.Option("--judge-api-key-env", metavar="VAR", help="Variable that holds its key.")
 ]
 JudgeVideoMode = Annotated[str, typer.Option("--judge-video-mode", help="video_url or frame-sample.")]
+Inject = Annotated[
+    bool, typer.Option("--inject", help="Live: let the scenarios' faults happen in a local proxy.")
+]
+MaxSessions = Annotated[
+    int, typer.Option("--max-sessions", min=1, max=256, help="Live: sessions open at a time, at most.")
+]
+BudgetMinutes = Annotated[
+    float | None, typer.Option("--budget-minutes", min=0.1, help="Live: device minutes that may be spent.")
+]
+Record = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Live: keep each session as a cassette here.")
+]
+Table = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Live: write the table for a pull request (Markdown).")
+]
 MODEL = "openbmb/MiniCPM-o-4_5"
 JUDGE_MODEL = "judge-model"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a live run may do and spend."""
+
+    inject: bool
+    max_sessions: int
+    budget_minutes: float | None
+    record: Path | None
 
 
 def register(app: typer.Typer) -> None:
@@ -91,6 +119,60 @@ def judge_of(url: str | None, model: str, key_env: str | None, video_mode: str) 
     except ValueError as error:
         raise ConfigurationError(f"--judge-…: {error}") from None
     return settings
+
+
+def refuse_live_options(**given: object) -> None:
+    """Raises ConfigurationError: an option that means something on a live server only."""
+    from conformance.options import ConfigurationError
+
+    for name, value in given.items():
+        if value:
+            raise ConfigurationError(f"--{name.replace('_', '-')} needs --target live")
+
+
+def masked_command(arguments: list[str]) -> str:
+    """A command line as it may be told: values of headers do not stand in it."""
+    shown: list[str] = []
+    for argument in arguments:
+        before = shown[-1] if shown else ""
+        if before == "--header" or argument.startswith("--header="):
+            name, _, value = argument.partition(":")
+            argument = argument if value.strip().startswith("env:") else f"{name}: ***"
+        shown.append(argument)
+    return shlex.join(["conformance", *shown])
+
+
+def run_live(
+    patterns: list[str] | None,
+    tags: list[str] | None,
+    options: RunOptions,
+    peers: tuple[LiveServer, JudgeSettings | None],
+    limits: Limits,
+    *,
+    files: tuple[Path | None, Path | None, Path | None],
+) -> Exit:
+    """`conformance run --target live`.
+
+    Args:
+        peers: the server, and the judge where one was named.
+        files: report as JSON, as JUnit, table.
+    Raises ConfigurationError: what cannot be done on a live server.
+    """
+    from conformance.live.session import LivePlan, Outputs, execute_live
+    from conformance.options import ConfigurationError
+    from conformance.targets.live import LiveTarget
+
+    if options.client.outside:
+        raise ConfigurationError("--client: on a live server only the builtin client is played")
+    server, judge = peers
+    plan = LivePlan(
+        LiveTarget(server, inject=limits.inject, judge=judge, record=limits.record),
+        max_sessions=limits.max_sessions,
+        budget_minutes=limits.budget_minutes,
+        command=masked_command(sys.argv[1:]),
+        datasets=tuple(options.datasets.values()),
+    )
+    return execute_live(patterns or [], tags or [], options, plan, Outputs(*files))
 
 
 def preflight(

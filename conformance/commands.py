@@ -41,6 +41,7 @@ class TargetName(StrEnum):
     """The server spoken to."""
 
     MOCK = "mock"
+    LIVE = "live"
 
 
 MODEL = "openbmb/MiniCPM-o-4_5"
@@ -140,6 +141,19 @@ def run(
     keep_trace: Annotated[
         bool, typer.Option("--keep-traces", help="With --out: traces of passing scenarios too.")
     ] = False,
+    url: cli_live.Url = None,
+    api_key_env: cli_live.ApiKeyEnv = None,
+    ca_file: cli_live.CaFile = None,
+    header: cli_live.Header = None,
+    judge_url: cli_live.JudgeUrl = None,
+    judge_model: cli_live.JudgeModel = cli_live.JUDGE_MODEL,
+    judge_api_key_env: cli_live.JudgeKeyEnv = None,
+    judge_video_mode: cli_live.JudgeVideoMode = "video_url",
+    inject: cli_live.Inject = False,
+    max_sessions: cli_live.MaxSessions = 4,
+    budget_minutes: cli_live.BudgetMinutes = None,
+    record: cli_live.Record = None,
+    table: cli_live.Table = None,
 ) -> None:
     """Run scenarios against a target and judge the client."""
     from conformance.clients.choice import clock_of, jobs_for, network_of, parse_client
@@ -163,6 +177,15 @@ def run(
             ref_audio=ref_audio,
             keep_trace=keep_trace,
         )
+        if target is TargetName.LIVE:
+            server = cli_live.server_of(url, model, api_key_env, ca_file, header)
+            judge = cli_live.judge_of(judge_url, judge_model, judge_api_key_env, judge_video_mode)
+            limits = cli_live.Limits(inject, max_sessions, budget_minutes, record)
+            code = cli_live.run_live(
+                patterns, tag, options, (server, judge), limits, files=(json, junit, table)
+            )
+            raise typer.Exit(int(code))
+        cli_live.refuse_live_options(url=url, judge_url=judge_url, record=record, table=table, inject=inject)
         code = execute(
             patterns or [],
             tag or [],

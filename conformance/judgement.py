@@ -35,7 +35,11 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
         *check_dataset(observation),
         *check_judging(observation),
     ]
-    broken = [*crash(observation), *_findings(invariants)]
+    if observation.conversation is not None:
+        from conformance.live.premises import held_against
+
+        statements = held_against(statements, observation, observation.conversation)
+    broken = [*crash(observation), *_findings(invariants), *observation.left_open]
     failed = [with_deadline(observation, finding) for finding in _findings(statements)]
     unseen_faults = unobservable_faults(observation)
     blind = [*_unobserved(statements), *unseen_faults.values()]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.abilities import ALL, Abilities
 from conformance.canary import SECRET
 from conformance.clock.tasks import SIDE
-from conformance.outcome import FaultReport
+from conformance.outcome import FaultReport, Finding
 from conformance.trace import Recorder
 from scenarios.model import Scenario
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from conformance.datasets import LoadedFacts
     from conformance.judging import Judged
     from conformance.killing import KilledRun
+    from conformance.live.premises import Conversation
     from mockserver.app import ConnectionInfo
     from mockserver.journal import Entry
 
@@ -125,6 +126,12 @@ class Observation:
     """Why the clock of this performance cannot be trusted: every verdict on it could be another."""
     abilities: Abilities = ALL
     """What could be seen; what happened in this scenario may take more away, with its reason."""
+    conversation: Conversation | None = None
+    """What a live server did, against what is scripted; None: the server is ours."""
+    left_open: list[Finding] = field(default_factory=list)
+    """Sessions whose end a live server never confirmed."""
+    away: list[str] = field(default_factory=list)
+    """Why a live server could not be reached."""
     near_misses: int = 0
     """Waits of the client that ended less than a millisecond before their deadline (virtual clock)."""
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from conformance.abilities import ALL, Abilities
 from conformance.clients.choice import BUILTIN, ClientChoice
 from conformance.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from conformance.targets.live import LiveTarget
 
 __all__ = ["ConfigurationError", "RunOptions"]
 
@@ -43,6 +46,8 @@ class RunOptions:
     """Name of the model that sessions ask for."""
     abilities: Abilities = ALL
     """What can be seen of this client on this target."""
+    live: LiveTarget | None = None
+    """The live server that is spoken to; None: the mock."""
     tie_seed: int | None = None
     """Events of one instant of the virtual clock happen in an order drawn from it; None: in the order they were asked
     for. What a right client publishes does not depend on it."""

@@ -101,6 +101,10 @@ class ScenarioResult:
     """Statements, faults and invariants that could not be observed here, each with its reason."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What a probe read off the server, by the names of scenarios.probing.FACTS."""
+    device: tuple[Mapping[str, Any], ...] = ()
+    """On a live server: what each session cost and went for (conformance.live.bill.DeviceUse)."""
+    away: str = ""
+    """On a live server: why it could not be reached."""
 
 
 Kind = Literal["passed", "failed", "expected", "skipped"]
@@ -140,3 +144,5 @@ class RunReport:
     """What fails the run beside its results: stale expected failures, flakes past their day."""
     environment: dict[str, str] = field(default_factory=dict)
     """Versions of Python and of the libraries in use."""
+    live: Mapping[str, Any] | None = None
+    """Of a run on a live server: masked configuration, what preflight measured, the bill, its metrics."""

@@ -30,11 +30,13 @@ from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
 from conformance.pool import freeze_once
 from conformance.seams import Seam, SeamContext, build_seams
-from conformance.targets import mock
+from conformance.targets import live, mock
 from conformance.trace import Recorder, write_ndjson
 from conformance.watch import Watch
 from conformance.wiring import Wiring
+from mockserver.app import MockServer
 from mockserver.journal import Journal
+from mockserver.proxy import ProxyServer
 from scenarios.faults_seam import KillClient
 from scenarios.faults_transport import Buffered
 from scenarios.model import Scenario
@@ -74,6 +76,8 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
                 real_s=time.perf_counter() - started,
                 reproduce=reproduce(scenario.id, options),
             )
+        if observation.conversation is not None:
+            result = live.told(result, observation)
         if options.out is not None and (options.keep_trace or result.outcome is not Outcome.PASS):
             assert observation.recorder is not None
             write_ndjson(folder / "trace.ndjson", observation.recorder.ordered())
@@ -162,6 +166,9 @@ def _performed(
         stuck = close_loop(loop)
         observation.harness_errors += [f"task would not end with the loop: {name}" for name in stuck]
     stage.client.account()
+    if options.live is not None:
+        assert isinstance(stage.server, ProxyServer)
+        live.account(observation, stage.server, options.live)
     return observation
 
 
@@ -208,9 +215,16 @@ class _Stage:
             )
         )
         self.wiring.client = self.client
-        self.server = mock.make_server(
-            scenario, options.seed, self.journal, self.wiring.identify, self.client.listener(self.small_bytes)
-        )
+        listener = self.client.listener(self.small_bytes)
+        self.server: MockServer | ProxyServer
+        if options.live is None:
+            self.server = mock.make_server(
+                scenario, options.seed, self.journal, self.wiring.identify, listener
+            )
+        else:
+            self.server = live.make_server(
+                scenario, options.live, options.seed, self.journal, self.wiring.identify
+            )
         self.wiring.server = self.server
         if self.judge is not None:
             self.judge.server.listener = self.client.listener(None)
@@ -244,6 +258,9 @@ class _Stage:
                 if not self.observation.livelock or "stopped before" not in str(error):
                     raise
                 self._stop_after_livelock()
+            except KeyboardInterrupt:
+                self._end_sessions()
+                raise
             finally:
                 for seam in reversed(self.seams):  # each restores what it found
                     seam.release()
@@ -285,6 +302,10 @@ class _Stage:
                 self.loop.run_until_complete(stopping)
             except RuntimeError:
                 stopping.close()
+
+    def _end_sessions(self) -> None:
+        """Ctrl-C: no session is left open on a server, and no second one delays that."""
+        self.loop.run_until_complete(self.server.stop())
 
     async def _main(self) -> None:
         await self._on_the_server("server-start", self.server.start())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from conformance.clock import RealLoop, VirtualLoop
     from mockserver.app import MockServer
     from mockserver.journal import Entry
+    from mockserver.proxy import ProxyServer
 
 
 def session_name(attempt: Attempt | None, connection: int | None = None) -> str:
@@ -35,7 +36,7 @@ class Wiring:
         loop: VirtualLoop | RealLoop,
         recorder: Recorder,
     ) -> None:
-        self.server: MockServer | None = None
+        self.server: MockServer | ProxyServer | None = None
         self.client: ClientRun | None = None
         self._loop = loop
         self._recorder = recorder

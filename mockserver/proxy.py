@@ -17,7 +17,7 @@ from aiohttp import web
 from mockserver.app import SHUTDOWN_S, Identify
 from mockserver.arming import Armed, make_listener
 from mockserver.connection_info import ConnectionInfo
-from mockserver.faults import Fault, FaultReport, FaultRun, make_fault
+from mockserver.faults import Fault, FaultReport, FaultRun, check_played, make_fault
 from mockserver.faults.actions import Action, Control
 from mockserver.incoming import Upgraded
 from mockserver.journal import Journal
@@ -102,6 +102,7 @@ class ProxyServer:
         identify: (split, id, attempt) of a connection by the client's address.
         journal: where entries go.
         tape: keeps every session.
+        drop_headers: of the client, in lower case, that are not passed on.
     Raises ValueError: a fault that a proxy cannot play.
     """
 
@@ -118,8 +119,10 @@ class ProxyServer:
         identify: Identify | None = None,
         journal: Journal | None = None,
         tape: Tape | None = None,
+        drop_headers: frozenset[str] = frozenset(),
     ) -> None:
         for spec in faults:
+            check_played(spec)
             if spec.name in CANNOT_BE_PROXIED:
                 raise ValueError(f"a proxy cannot play {spec.name}: {CANNOT_BE_PROXIED[spec.name]}")
         self.journal = journal if journal is not None else Journal()
@@ -138,6 +141,8 @@ class ProxyServer:
         self._turns = asyncio.Semaphore(max_sessions) if max_sessions is not None else None
         self._identify = identify
         self._tape = tape
+        self._dropped = HOP_BY_HOP | drop_headers
+        self._stopping = False
         self._runner: web.AppRunner | None = None
         self._http: aiohttp.ClientSession | None = None
         self._live: dict[RelayedConnection | HeldUpgrade, asyncio.Task[None]] = {}
@@ -182,6 +187,7 @@ class ProxyServer:
         runner, self._runner = self._runner, None
         if runner is None:
             return
+        self._stopping = True
         for connection in list(self._live):
             connection.abort()
         if self._live:
@@ -233,8 +239,8 @@ class ProxyServer:
         if not websocket.can_prepare(request):
             await websocket.prepare(request)  # no upgrade: raises what it is answered with
         transport = request.transport
-        if transport is None:
-            return websocket
+        if transport is None or self._stopping:
+            return web.Response(status=503, text="the proxy is stopping")
         if self._turns is None:
             return await self._relay(request, transport, websocket)
         async with self._turns:
@@ -260,9 +266,12 @@ class ProxyServer:
         if answer is not None:
             return answer
         try:
-            peer = await connect(self._http, self._behind, request.rel_url.raw_query_string, _own(request))
+            peer = await connect(
+                self._http, self._behind, request.rel_url.raw_query_string, self._own(request)
+            )
         except Unreachable as error:
             return self._refused(info, error)
+        relay.seen.reached = True
         upstream = Upstream(peer, info.number, self._tape)
         upstreams.append(upstream)
         self._upstreams.add(upstream)
@@ -291,6 +300,14 @@ class ProxyServer:
             self._upstreams.discard(upstream)
         return websocket
 
+    def _own(self, request: web.Request) -> dict[str, str]:
+        """The client's headers that are for the server."""
+        return {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in self._dropped and not name.lower().startswith("sec-websocket-")
+        }
+
     def _accepted(self, transport: asyncio.Transport, request: web.Request) -> tuple[ConnectionInfo, str]:
         number = len(self.connections) + 1
         peer = cast(tuple[str, int], tuple(transport.get_extra_info("peername")[:2]))
@@ -317,15 +334,6 @@ class ProxyServer:
         response = web.Response(status=error.status or 502, text=f"the server behind: {error}")
         response.force_close()
         return response
-
-
-def _own(request: web.Request) -> dict[str, str]:
-    """The client's headers that are for the server."""
-    return {
-        name: value
-        for name, value in request.headers.items()
-        if name.lower() not in HOP_BY_HOP and not name.lower().startswith("sec-websocket-")
-    }
 
 
 def _tolerant(spec: FaultBase, relay: Relay, chance: random.Random) -> Fault:

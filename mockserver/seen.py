@@ -12,6 +12,7 @@ from mockserver.wire import Event
 
 MAX_ERRORS = 100
 MAX_DELTAS = 10_000
+MAX_TEXT_CHARS = 200_000
 
 
 @dataclass(slots=True)
@@ -23,6 +24,8 @@ class SeenResponse:
     first_audio_s: float | None = None
     done_s: float | None = None
     status: str | None = None
+    text: str = ""
+    """What its transcript said so far."""
     audio_ms: int = 0
     """Cumulative, as the server says."""
     audio_at: list[tuple[float, int]] = field(default_factory=list)
@@ -34,6 +37,8 @@ class Seen:
     """Times are loop times; None: it did not happen."""
 
     opened_s: float
+    reached: bool = False
+    """The server upgraded the connection."""
     created_s: float | None = None
     session_id: str = ""
     capabilities: Mapping[str, Any] | None = None
@@ -130,6 +135,13 @@ def _audio_delta(seen: Seen, event: Event, now_s: float) -> None:
         response.audio_at.append((now_s, response.audio_ms))
 
 
+def _text_delta(seen: Seen, event: Event, now_s: float) -> None:
+    response = seen.responses.get(response_id(event) or "")
+    delta = event.get("delta")
+    if response is not None and isinstance(delta, str) and len(response.text) < MAX_TEXT_CHARS:
+        response.text += delta
+
+
 def _response_done(seen: Seen, event: Event, now_s: float) -> None:
     response = seen.responses.get(response_id(event) or "")
     if response is None or response.done_s is not None:
@@ -169,6 +181,8 @@ _HANDLERS = {
     "session.created": _created,
     "response.created": _response_created,
     "audio.delta": _audio_delta,
+    "transcript.delta": _text_delta,
+    "response.output_text.delta": _text_delta,
     "response.done": _response_done,
     "response.listen": _listen,
     "input_audio_buffer.committed": _committed,

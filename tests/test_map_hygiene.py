@@ -39,6 +39,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "conformance/clock/": "the clock itself: real time bounds its waits for sockets, holds and livelocks",
         "conformance/runner.py": "real time a scenario took: printed, never judged",
         "conformance/session.py": "real time a run took: printed, never judged",
+        "conformance/live/session.py": "when a live run began and ended: printed, never judged",
         "conformance/live/preflight.py": "this machine's clock against the loop's: a jump is told",
         "conformance/defects/matrix.py": "real time the matrix took: printed, never judged",
         "conformance/fuzz/": "real and processor time of campaigns: a bound on searching, printed, never judged",

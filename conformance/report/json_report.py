@@ -32,6 +32,8 @@ without a new `version`.
       reproduce     one command, or ""
       trace_path    path, or null
       facts         of a probe: name -> value (docs/probes.md)
+      device        on a live server, a list of {sample, attempt, device_s, spent_on}
+    live          of a run on a live server: configuration, measured, bill, metrics (docs/live.md); else null
 
 Text is escaped by JSON's own rules to plain ASCII, so the document may be printed on any terminal; lone
 surrogates become U+FFFD. Evidence that JSON cannot hold is written as text: bytes in hex, "inf", "nan".
@@ -77,6 +79,7 @@ def document(report: RunReport) -> dict[str, Any]:
             "by_outcome": counts.by_outcome,
         },
         "results": [_result(result) for result in report.results],
+        "live": report.live,
     }
     plain = _plain(data)
     assert isinstance(plain, dict)
@@ -115,6 +118,7 @@ def _result(result: ScenarioResult) -> dict[str, Any]:
         "reproduce": result.reproduce,
         "trace_path": result.trace_path,
         "facts": dict(result.facts),
+        "device": [dict(use) for use in result.device],
     }
 
 

@@ -1,0 +1,94 @@
+"""Scenarios side by side, one process each, ended gently: a process that is told to stop closes its sessions first."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any, TypeVar
+
+from conformance.pool import freeze_once
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+GENTLE_S = 12.0
+"""Real seconds that a process gets to close its sessions once it was told to stop."""
+
+
+def dispatch(
+    next_job: Callable[[], Job | None],
+    work: Callable[[Job], Result],
+    lost: Callable[[Job, str], Result],
+    *,
+    at_once: int,
+) -> Iterator[tuple[Job, Result]]:
+    """Results as they come.
+
+    Args:
+        next_job: asked whenever there is room; None: nothing more, for now or for good.
+        work: runs in a process of its own; what it returns must pickle.
+        lost: what stands for the result of a process that died, with the reason.
+        at_once: processes side by side.
+    Leaving early, by Ctrl-C too, tells every process to stop and waits until its sessions are closed.
+    """
+    freeze_once()
+    context = multiprocessing.get_context("fork")
+    running: dict[Connection, tuple[BaseProcess, Job]] = {}
+    try:
+        while True:
+            while len(running) < at_once and (job := next_job()) is not None:
+                ours, theirs = context.Pipe(duplex=False)
+                started = context.Process(target=_play, args=(theirs, work, job), daemon=True)
+                started.start()
+                theirs.close()
+                running[ours] = (started, job)
+            if not running:
+                return
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                process, job = running[ready]
+                try:
+                    result = ready.recv()
+                except EOFError:
+                    process.join(GENTLE_S)
+                    result = lost(job, f"its process ended with {process.exitcode}")
+                del running[ready]
+                ready.close()
+                process.join(GENTLE_S)
+                yield job, result
+    finally:
+        _end(running)
+
+
+def _end(running: dict[Connection, tuple[BaseProcess, Any]]) -> None:
+    """Everybody at once is told to stop, then waited for."""
+    for process, _ in running.values():
+        process.terminate()
+    for pipe, (process, _) in running.items():
+        process.join(GENTLE_S)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        pipe.close()
+
+
+def _play(pipe: Connection, work: Callable[[Any], Any], job: Any) -> None:
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent says what it means
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        pipe.send(work(job))
+    except KeyboardInterrupt:
+        pass  # told to stop; its sessions are closed by now
+    finally:
+        pipe.close()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: closing sessions must not be cut short
+    raise KeyboardInterrupt

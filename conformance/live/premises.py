@@ -1,0 +1,236 @@
+"""Whether a live server did what a scenario scripts, as far as its statements depend on it.
+
+A scenario says what the model does. A live model does what it likes, so a statement that does not hold is the client's
+failure only where the conversation was the scripted one; otherwise it is told as unobserved, with what was different.
+What always holds (the invariants) is judged in any case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from conformance.abilities import Need
+from conformance.checks import wire_counts
+from conformance.live.bill import DeviceUse
+from conformance.outcome import Finding, Unobserved
+from scenarios.model import Clip, Scenario
+
+if TYPE_CHECKING:
+    from conformance.observation import Observation
+    from mockserver.proxy import ProxyServer
+    from mockserver.seen import Seen
+
+EXACT = (
+    "sample.text",
+    "sample.sentences",
+    "sample.first_start_s",
+    "sample.last_end_s",
+    "sample.late_text",
+    "sample.latency_s",
+    "wire.appends",
+    "wire.padded_appends",
+    "wire.acks_before_commit",
+    "metadata.late_sentences",
+)
+"""Statements about what the model says and when: they hold only of the very script."""
+
+
+ALTERS_TEXT = frozenset(
+    {"drop_event", "wrong_response_id", "reorder", "late_deltas", "invalid_utf8", "split_text"}
+)
+"""Faults after which the answer is not what the server said."""
+UNIT_BYTES = 32_000
+"""Of an append of the clip (evaluation.md 2)."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a session's model does, as far as a story can depend on it."""
+
+    replies: int
+    begun_before_commit: int
+    open_at_commit: bool
+
+    def told(self) -> str:
+        """In words."""
+        if self.replies == 0:
+            return "no reply"
+        where = "open at the commit" if self.open_at_commit else "none open at the commit"
+        return f"{self.replies} reply(s), {self.begun_before_commit} begun before the commit, {where}"
+
+
+@dataclass(frozen=True)
+class Session:
+    """One connection to the server."""
+
+    number: int
+    sample: str | None
+    attempt: int
+    shape: Shape
+    all_done: bool
+    text: str
+    """Everything the server said, in its order."""
+    after_commit_s: float
+    """From the commit to the end of the last reply."""
+
+
+@dataclass
+class Conversation:
+    """What the server did in one scenario."""
+
+    scripted: dict[str | None, Shape]
+    """By sample id."""
+    sessions: list[Session] = field(default_factory=list)
+    uses: list[DeviceUse] = field(default_factory=list)
+    """What each session cost, those that ended before the commit too."""
+    concurrency: tuple[int, int] = (1, 1)
+    """Asked for by the scenario, and granted."""
+
+    def differences(self) -> list[str]:
+        """In what the sessions differ from the script, each once."""
+        told: dict[str, None] = {}
+        for session in self.sessions:
+            wanted = self._wanted(session)
+            if wanted is not None and wanted != session.shape:
+                told[f"scripted: {wanted.told()}; the server: {session.shape.told()}"] = None
+        asked, granted = self.concurrency
+        if granted < asked:
+            told[f"{asked} sessions at a time are scripted, {granted} are allowed (--max-sessions)"] = None
+        return list(told)
+
+    def broken_premises(self) -> list[str]:
+        """What the story cannot do without, and did not get."""
+        told: dict[str, None] = {}
+        for session in self.sessions:
+            wanted = self._wanted(session)
+            if wanted is None:
+                continue
+            got = session.shape
+            if wanted.replies and not got.replies:
+                told["the story needs a reply, and the server said nothing"] = None
+            elif got.replies and not wanted.replies:
+                told["the story needs a server that only listens, and it spoke"] = None
+            elif wanted.replies > 1 and got.replies != wanted.replies:
+                told[f"the story needs {wanted.replies} replies, and the server gave {got.replies}"] = None
+            elif wanted.open_at_commit and not got.open_at_commit:
+                told["the story needs a reply that is open at the commit, and none was"] = None
+        return list(told)
+
+    def _wanted(self, session: Session) -> Shape | None:
+        split_id = (session.sample or "").split("/", 1)
+        return self.scripted.get(split_id[-1]) if session.sample is not None else None
+
+
+def scripted_shape(scenario: Scenario, clip: Clip) -> Shape:
+    """Of the scripted model with a clip."""
+    seconds = clip.seconds or 0.0
+    whole = math.floor(seconds)
+    replies = scenario.server.reply
+    begun = [reply for reply in replies if reply.starts_at_unit < whole]
+    return Shape(
+        replies=len(replies),
+        begun_before_commit=len(begun),
+        open_at_commit=any(reply.starts_at_unit + reply.units > whole for reply in begun),
+    )
+
+
+def conversation_of(scenario: Scenario, proxy: ProxyServer) -> Conversation:
+    """Read off what the proxy saw."""
+    found = Conversation({spec.id: scripted_shape(scenario, spec.clip) for spec in scenario.specs})
+    for info in proxy.connections:
+        seen = proxy.seen[info.number]
+        if seen.commit_s is None:
+            continue  # the story ended before the model could matter
+        found.sessions.append(
+            Session(
+                number=info.number,
+                sample="/".join(info.sample) if info.sample is not None else None,
+                attempt=info.attempt,
+                shape=_seen_shape(seen, seen.commit_s),
+                all_done=all(r.done_s is not None for r in seen.responses.values()),
+                text=" ".join(r.text for r in seen.responses.values()),
+                after_commit_s=max(
+                    (r.done_s - seen.commit_s for r in seen.responses.values() if r.done_s is not None),
+                    default=0.0,
+                ),
+            )
+        )
+    return found
+
+
+def _seen_shape(seen: Seen, commit_s: float) -> Shape:
+    before = [r for r in seen.responses.values() if r.created_s < commit_s]
+    return Shape(
+        replies=len(seen.responses),
+        begun_before_commit=len(before),
+        open_at_commit=any(r.done_s is None or r.done_s > commit_s for r in before),
+    )
+
+
+def held_against(
+    statements: Iterable[Finding | Unobserved], observation: Observation, conversation: Conversation
+) -> list[Finding | Unobserved]:
+    """The statements as they may be held against a client of a live server."""
+    premises = [
+        Unobserved("script", "statement", Need.SERVER_CONTROL, told)
+        for told in conversation.broken_premises()
+    ]
+    different = conversation.differences()
+    told: list[Finding | Unobserved] = [*premises]
+    for statement in statements:
+        if not isinstance(statement, Finding):
+            told.append(statement)
+        elif _holds_all_the_same(statement, observation, conversation):
+            continue
+        elif statement.id in EXACT:
+            reason = (
+                f"it is about the script, which a live server does not follow; here {statement.actual[:120]}"
+            )
+            told.append(Unobserved(statement.id, "statement", Need.SERVER_CONTROL, reason, statement.sample))
+        elif premises or different:
+            reason = "; ".join([f"{statement.actual[:120]} here", *(different or [])])
+            told.append(Unobserved(statement.id, "statement", Need.SERVER_CONTROL, reason, statement.sample))
+        else:
+            told.append(statement)
+    return told
+
+
+def _holds_all_the_same(statement: Finding, observation: Observation, conversation: Conversation) -> bool:
+    """Statements that are adapted: to what the server said, how it ends connections, and how long it spoke."""
+    if statement.id == "sample.close":
+        return {statement.expected, statement.actual} == {"'clean'", "'by_peer'"}  # the server's own way
+    if statement.id == "wire.appends":
+        counts = wire_counts(observation)
+        appends, padded = counts["appends"] or 0, counts["padded_appends"] or 0
+        units = sum(-(-len(p.pcm) // UNIT_BYTES) for p in observation.prepared)
+        return len(observation.connections) == len(observation.prepared) and appends - padded == units
+    if statement.id == "finishes_within_s":
+        allowed_s = observation.scenario.expect.finishes_within_s or 0.0
+        return observation.client_s <= allowed_s + sum(s.after_commit_s for s in conversation.sessions)
+    if statement.id == "sample.text":
+        return _says_what_the_server_said(statement, observation, conversation)
+    return False
+
+
+def _says_what_the_server_said(
+    statement: Finding, observation: Observation, conversation: Conversation
+) -> bool:
+    """Where the scenario wants the whole script in the answer, the whole of what the server said stands for it."""
+    scenario = observation.scenario
+    script = "".join(reply.text for reply in scenario.server.reply)
+    whole = statement.expected == repr(" ".join(script.split())) or _bare(statement.expected) == _bare(
+        repr(script)
+    )
+    altered = any(fault.name in ALTERS_TEXT for fault in scenario.faults)
+    facts = next((f for f in observation.samples if f.name == statement.sample), None)
+    mine = [s for s in conversation.sessions if s.sample == statement.sample]
+    if not whole or altered or facts is None or not mine:
+        return False
+    return _bare(facts.text) == _bare(mine[-1].text)
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())

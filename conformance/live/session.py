@@ -1,0 +1,251 @@
+"""One `conformance run --target live`: preflight, order, play within the budget, close everything, tell."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from conformance.exits import Exit, exit_of
+from conformance.live import report as telling
+from conformance.live.bill import DeviceUse, Purse, bill, estimate_s, ordered
+from conformance.live.dispatch import dispatch
+from conformance.live.layers import metrics
+from conformance.live.preflight import Inputs, Preflight, fly
+from conformance.options import RunOptions
+from conformance.outcome import Outcome, RunReport, ScenarioResult
+from conformance.report import json_report, junit
+from conformance.report.publish import publish
+from conformance.requirements import requirement_texts
+from conformance.session import check_outputs, choose, environment
+from conformance.targets.live import LiveTarget, abilities, beyond_reach
+from scenarios.model import Scenario
+
+
+@dataclass(frozen=True)
+class LivePlan:
+    """What the command line asks for beside `RunOptions`."""
+
+    target: LiveTarget
+    max_sessions: int
+    budget_minutes: float | None
+    command: str
+    """Masked."""
+    datasets: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Files that the run writes."""
+
+    json: Path | None = None
+    junit: Path | None = None
+    table: Path | None = None
+    """Markdown for a pull request."""
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are files."""
+        return [p for p in (self.json, self.junit, self.table) if p is not None and str(p) != "-"]
+
+
+def execute_live(
+    patterns: Sequence[str], tags: Sequence[str], options: RunOptions, plan: LivePlan, outputs: Outputs
+) -> Exit:
+    """The whole run.
+
+    Raises ConfigurationError, ScenarioError: before anything is contacted.
+    """
+    sources: dict[str, Path] = {}
+    scenarios, skipped = choose(patterns, tags, options, sources)
+    check_outputs(options.out, outputs.files)
+    to_stdout = str(outputs.json) == "-"
+    stream = sys.stderr if to_stdout else sys.stdout
+    began = _now()
+    judge = plan.target.judge
+    flight = asyncio.run(fly(plan.target.server, Inputs(options.ref_audio, plan.datasets, judge)))
+    _print(sys.stderr, flight.lines())
+    if flight.problem is not None:
+        _print(stream, [f"preflight failed: {flight.problem}"])
+        return Exit.USAGE if flight.problem.usage else Exit.UNAVAILABLE
+    target = replace(plan.target, measured=flight.measured)
+    options = replace(
+        options,
+        clock="real",
+        live=target,
+        abilities=abilities(target),
+        model=target.server.model,
+        files=sources,
+        out=options.out.resolve() if options.out is not None else None,
+    )
+    before = asyncio.run(metrics(target.server))
+    run = _Run(options, plan, target, scenarios)
+    run.play()
+    after = asyncio.run(metrics(target.server))
+    report = run.report(skipped, flight, began, {"before": before, "after": after})
+    _write(report, outputs)
+    _print(stream, telling.lines(report, requirement_texts()))
+    if to_stdout:
+        print(json_report.dumps(report))
+    return _exit(report)
+
+
+def _exit(report: RunReport) -> Exit:
+    code = exit_of(report.results)
+    if any(result.away for result in report.results):
+        code = max(code, Exit.UNAVAILABLE)
+    return max(code, Exit.INTERRUPTED) if report.interrupted else code
+
+
+def _print(stream: TextIO, lines: Sequence[str]) -> None:
+    for line in lines:
+        print(line, file=stream, flush=True)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+class _Run:
+    """The scenarios of one run, played side by side."""
+
+    def __init__(
+        self, options: RunOptions, plan: LivePlan, target: LiveTarget, scenarios: Sequence[Scenario]
+    ) -> None:
+        self.options = options
+        self.plan = plan
+        self.target = target
+        self.results: list[ScenarioResult] = []
+        self.interrupted = False
+        self._started = time.perf_counter()
+        budget = plan.budget_minutes
+        self.purse = Purse(None if budget is None else budget * 60)
+        playable: list[Scenario] = []
+        for scenario in scenarios:
+            unseen = unplayed(scenario, options, target)
+            if unseen is None:
+                playable.append(scenario)
+            else:
+                self.results.append(unseen)
+        self._waiting = ordered(playable, target.sessions)
+        self._total = len(playable)
+
+    def play(self) -> None:
+        """Until all are played, the budget is spent, the server is away, or Ctrl-C."""
+        at_once = max(1, self.plan.max_sessions // self.target.sessions)
+        work = partial(_play, options=self.options)
+        try:
+            for scenario, result in dispatch(self._next, work, _lost, at_once=at_once):
+                self.results.append(result)
+                self.purse.paid(scenario.id, [DeviceUse(**use) for use in result.device])
+                done = self._total - len(self._waiting) - len(self.purse.promised)
+                print(f"[{done}/{self._total}] done {result.id}", file=sys.stderr, flush=True)
+                if result.away:
+                    self._give_up(result.away)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._waiting.clear()
+        self._tell_left_out()
+
+    def _next(self) -> Scenario | None:
+        while self._waiting:
+            scenario = self._waiting.pop(0)
+            if self.purse.take(scenario, estimate_s(scenario, self.target.sessions)):
+                return scenario
+        return None
+
+    def _give_up(self, why: str) -> None:
+        for scenario in self._waiting:
+            self.results.append(_unplayed(scenario, Outcome.SKIPPED, f"the server went away: {why}"))
+        self._waiting.clear()
+
+    def _tell_left_out(self) -> None:
+        by_id = {s.id: s for s in choose([], [], self.options)[0]}
+        for name in self.purse.left_out:
+            if name in by_id:
+                reason = f"left out by the budget of {self.plan.budget_minutes:g} device minutes"
+                self.results.append(_unplayed(by_id[name], Outcome.SKIPPED, reason))
+
+    def report(
+        self, skipped: Sequence[ScenarioResult], flight: Preflight, began: str, counted: dict[str, Any]
+    ) -> RunReport:
+        """Everything that was seen."""
+        results = tuple(sorted([*self.results, *skipped], key=lambda r: r.id))
+        uses = [(r.id, DeviceUse(**use)) for r in results for use in r.device]
+        measured = flight.measured
+        return RunReport(
+            results=results,
+            seed=self.options.seed,
+            target="live",
+            clock="real",
+            client=self.options.client.told,
+            real_s=time.perf_counter() - self._started,
+            interrupted=self.interrupted,
+            environment=environment(),
+            live={
+                "server": self.target.server.told(),
+                "inject": self.target.inject,
+                "max_sessions": self.plan.max_sessions,
+                "command": self.plan.command,
+                "began": began,
+                "ended": _now(),
+                "measured": measured.to_json() if measured is not None else None,
+                "preflight": flight.to_json(),
+                "observable": telling.observable(results),
+                "bill": bill(uses, self.purse),
+                "metrics": counted if any(counted.values()) else None,
+            },
+        )
+
+
+def unplayed(scenario: Scenario, options: RunOptions, target: LiveTarget) -> ScenarioResult | None:
+    """The result of a scenario that a live server cannot show, without spending anything; None: it is played."""
+    from conformance.abilities import Need
+    from conformance.clients.making import unplayable
+    from conformance.outcome import Unobserved
+
+    if scenario.probe is not None:
+        return _unplayed(
+            scenario, Outcome.SKIPPED, "a probe asserts nothing: `conformance probe --url` asks it"
+        )
+    beyond = beyond_reach(scenario, target)
+    if not beyond:
+        return unplayable(scenario, options)
+    blind = tuple(Unobserved(what, "fault", Need.SERVER_CONTROL, reason) for what, reason in beyond)
+    result = _unplayed(scenario, Outcome.NOT_OBSERVABLE, "; ".join(f"{w}: {r}" for w, r in beyond))
+    return replace(result, unobserved=blind)
+
+
+def _unplayed(scenario: Scenario, outcome: Outcome, reason: str) -> ScenarioResult:
+    return ScenarioResult(
+        id=scenario.id,
+        title=scenario.title,
+        requires=tuple(scenario.requires),
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def _play(scenario: Scenario, options: RunOptions) -> ScenarioResult:
+    from conformance.runner import run_scenario
+
+    return run_scenario(scenario, options)
+
+
+def _lost(scenario: Scenario, reason: str) -> ScenarioResult:
+    return _unplayed(scenario, Outcome.HARNESS_ERROR, reason)
+
+
+def _write(report: RunReport, outputs: Outputs) -> None:
+    if outputs.json is not None and str(outputs.json) != "-":
+        json_report.write(report, outputs.json)
+    if outputs.junit is not None:
+        junit.write(report, outputs.junit, requirement_texts())
+    if outputs.table is not None:
+        publish(outputs.table, telling.pull_request_table(report).encode("utf-8"))

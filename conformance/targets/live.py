@@ -1,0 +1,153 @@
+"""A live server as target: a proxy of ours stands in front of it, where faults are injected and everything is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.abilities import ALL, Abilities, Need
+from conformance.live.bill import DeviceUse, For
+from conformance.live.measured import Measured
+from conformance.live.premises import Conversation, conversation_of
+from conformance.live.server import LiveServer, masked
+from conformance.outcome import Finding, Outcome, ScenarioResult
+from conformance.targets.mock import server_faults
+from mockserver.journal import Journal
+from mockserver.proxy import CANNOT_BE_PROXIED, ProxyServer
+from scenarios.faults import Layer
+from scenarios.model import Scenario
+
+if TYPE_CHECKING:
+    from client.judge.settings import JudgeSettings
+    from conformance.observation import Observation
+
+
+@dataclass(frozen=True)
+class LiveTarget:
+    """What a live run speaks to, and what it may do there."""
+
+    server: LiveServer
+    inject: bool = False
+    """Faults run in the proxy."""
+    measured: Measured | None = None
+    """By preflight; None: it was left out."""
+    sessions: int = 1
+    """That one scenario may have open at a time."""
+    judge: JudgeSettings | None = None
+    record: Path | None = None
+    """Folder for cassettes; None: none are kept."""
+
+
+def abilities(target: LiveTarget) -> Abilities:
+    """What can be seen on this target of our own client."""
+    return (
+        ALL
+        if target.inject
+        else ALL.without(
+            {Need.SERVER_CONTROL: "faults are put in the way of a live server only with --inject"}
+        )
+    )
+
+
+def beyond_reach(scenario: Scenario, target: LiveTarget) -> list[tuple[str, str]]:
+    """What of a scenario cannot be had of a live server, with its reason; such a scenario is not played at all."""
+    told = [
+        (fault.name, CANNOT_BE_PROXIED[fault.name])
+        for fault in scenario.faults
+        if fault.name in CANNOT_BE_PROXIED
+    ]
+    if scenario.judge is not None:
+        if scenario.judge.is_scripted:
+            told.append(
+                ("judge", "its script of verdicts fits the scripted answer, not what a live server says")
+            )
+        elif target.judge is None:
+            told.append(("judge", "no judge was named (--judge-url)"))
+        elif any(fault.layer is Layer.JUDGE for fault in scenario.faults) and not target.inject:
+            told.append(("judge", "faults are put in the way of a judge only with --inject"))
+    told += [
+        (f"reply {index}", f"its status {reply.status!r} is the scripted model's own doing")
+        for index, reply in enumerate(scenario.server.reply)
+        if reply.status != "completed"
+    ]
+    told += [
+        (f"reply {index}", "a reply whose turn never ends is the scripted model's own doing")
+        for index, reply in enumerate(scenario.server.reply)
+        if not reply.ends
+    ]
+    return told
+
+
+def make_server(
+    scenario: Scenario,
+    target: LiveTarget,
+    seed: int,
+    journal: Journal,
+    identify: Callable[[tuple[str, int]], tuple[str, str, int] | None] | None,
+) -> ProxyServer:
+    """A proxy with the scenario's faults, not yet started."""
+    return ProxyServer(
+        target.server.behind(),
+        faults=server_faults(scenario) if target.inject else (),
+        seed=seed,
+        dialect=target.measured.profile if target.measured is not None else None,
+        max_sessions=target.sessions,
+        identify=identify,
+        journal=journal,
+        drop_headers=frozenset({"authorization"}),  # the client's is a canary; the server's key is added here
+    )
+
+
+def account(observation: Observation, proxy: ProxyServer, target: LiveTarget) -> None:
+    """Gather what the server was seen to do into the observation."""
+    scenario = observation.scenario
+    conversation = conversation_of(scenario, proxy)
+    conversation.concurrency = (scenario.client.concurrency, target.sessions)
+    conversation.uses = _uses(observation, proxy)
+    observation.conversation = conversation
+    observation.away += [masked(reason, target.server.headers) for reason in proxy.unreachable]
+    observation.left_open += [
+        Finding(
+            "session-left-open",
+            (),
+            "every session is closed on the server",
+            f"the end of session {session_id or '(no id)'} was never confirmed: its slot may still be taken",
+        )
+        for session_id in proxy.unconfirmed
+    ]
+
+
+def _uses(observation: Observation, proxy: ProxyServer) -> list[DeviceUse]:
+    outcomes = {f.name: f.outcome for f in observation.samples}
+    uses = []
+    for info in proxy.connections:
+        seen = proxy.seen[info.number]
+        if not seen.reached:
+            continue
+        sample = "/".join(info.sample) if info.sample is not None else f"connection {info.number}"
+        well = outcomes.get(sample) in ("published", "skipped_finished")
+        spent_on: For = (
+            "retry" if info.sample is not None and info.attempt > 1 else "success" if well else "failure"
+        )
+        ended_s = max(s for s in (seen.ended_s, info.ended_s, seen.opened_s) if s is not None)
+        uses.append(DeviceUse(sample, info.attempt, round(ended_s - seen.opened_s, 3), spent_on))
+    return uses
+
+
+def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
+    """A result with what its sessions cost; a server that went away is told as that, and blamed on nobody else."""
+    assert observation.conversation is not None
+    result = replace(result, device=tuple(asdict(use) for use in observation.conversation.uses))
+    if observation.away:
+        return replace(
+            result,
+            outcome=Outcome.INDETERMINATE,
+            away=observation.away[0],
+            reason=f"the server could not be reached: {observation.away[0]}",
+        )
+    return result
+
+
+__all__ = ["Conversation", "LiveTarget", "abilities", "account", "beyond_reach", "make_server", "told"]

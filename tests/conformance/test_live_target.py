@@ -1,0 +1,366 @@
+"""Scenarios on a server that nobody scripts: what may be held against the client there, and what it costs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import runner
+from conformance.abilities import Need
+from conformance.cli_live import masked_command
+from conformance.live.bill import DeviceUse, Purse, bill, bill_lines, estimate_s, ordered
+from conformance.live.dispatch import dispatch
+from conformance.live.premises import Conversation, Session, Shape, held_against
+from conformance.live.report import first_line, lines, pull_request_table
+from conformance.live.server import LiveServer
+from conformance.live.session import unplayed
+from conformance.options import RunOptions
+from conformance.outcome import Finding, Outcome, RunReport, ScenarioResult, Unobserved
+from conformance.targets import live
+from conformance.targets.live import LiveTarget, abilities, beyond_reach
+from mockserver.app import MockServer
+from mockserver.proxy import ProxyServer
+from mockserver.upstream import Behind
+from scenarios import load_catalogue
+from scenarios.faults import FaultBase, LateSessionClosed
+from scenarios.model import Reply, Scenario
+
+SERVER = LiveServer("ws://127.0.0.1:9/v1/realtime", "m")
+CATALOGUE = {s.id: s for s in load_catalogue()}
+
+
+def played(
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: Scenario | str,
+    *,
+    replies: list[Reply] | None = None,
+    own_faults: tuple[FaultBase, ...] = (),
+    away: bool = False,
+    sessions: int = 8,
+) -> ScenarioResult:
+    """One scenario on a stand-in behind the live target's proxy, all in one loop and in virtual time.
+
+    Args:
+        replies: of the stand-in; None: as the scenario scripts.
+        own_faults: what is wrong with the stand-in itself.
+    """
+    scenario = CATALOGUE[scenario] if isinstance(scenario, str) else scenario
+    script = scenario.server.reply if replies is None else replies
+    server = MockServer(profile=scenario.server.profile, replies=script, faults=own_faults, seed=1)
+
+    class StandIn(ProxyServer):
+        async def start(self) -> None:
+            if not away:
+                await server.start()
+                self._behind = Behind(server.url)
+            await super().start()
+
+        async def stop(self) -> None:
+            await super().stop()
+            await server.stop()
+
+    monkeypatch.setattr(live, "ProxyServer", StandIn)
+    monkeypatch.setattr(runner, "ProxyServer", StandIn)
+    target = LiveTarget(SERVER, inject=True, sessions=sessions)
+    return runner.run_scenario(scenario, RunOptions(live=target, abilities=abilities(target)))
+
+
+SPEAKING = [Reply(starts_at_unit=1, units=3, text="Something else is said. And more of it.")]
+
+
+def test_a_server_that_happens_to_follow_the_script_can_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = played(monkeypatch, "commit/stall-at-commit")
+
+    assert (result.outcome, result.reason) == (Outcome.PASS, "")
+    (use,) = result.device
+    assert use["spent_on"] == "success"
+    assert use["device_s"] > 20
+
+
+def test_other_words_of_the_server_are_no_failure_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = [Reply(starts_at_unit=1, units=1, text="Other words.")]
+
+    assert played(monkeypatch, "close/late-closed[july]", replies=replies).outcome is Outcome.PASS
+    longer = [Reply(starts_at_unit=1, units=6, text="Words that nobody scripted, for longer.")]
+    exact = played(monkeypatch, "stream/clean-residual[july]", replies=longer)
+    assert exact.outcome is Outcome.NOT_OBSERVABLE
+    assert "about the script" in exact.reason
+
+
+def test_a_story_that_needs_a_reply_is_not_observable_on_a_server_that_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = played(monkeypatch, "commit/stall-at-commit", replies=[])
+
+    assert result.outcome is Outcome.NOT_OBSERVABLE
+    assert "the story needs a reply, and the server said nothing" in result.reason
+    assert result.findings == ()
+
+
+def test_a_story_of_listening_is_not_observable_on_a_server_that_speaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = played(monkeypatch, "commit/silent-clip[july]", replies=SPEAKING)
+
+    assert result.outcome is Outcome.NOT_OBSERVABLE
+    assert "only listens, and it spoke" in result.reason
+
+
+def test_a_session_that_the_server_never_confirms_closed_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = (LateSessionClosed(delay_s=200),)
+
+    result = played(monkeypatch, "stream/clean-residual[july]", own_faults=late)
+
+    assert result.outcome is Outcome.FAIL
+    assert "session-left-open" in [f.id for f in result.findings]
+
+
+def test_a_server_that_goes_away_is_told_as_away_and_nobody_is_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = played(monkeypatch, "stream/clean-residual[july]", away=True)
+
+    assert result.outcome is Outcome.INDETERMINATE
+    assert "127.0.0.1:9" in result.away
+    assert result.device == ()
+
+
+def test_a_broken_invariant_stays_a_failure_whatever_the_server_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    from client import wire
+
+    silence_append = wire.silence_append
+
+    def loud(period_ms: int, *, audio_end_ms: int) -> Any:
+        return {**silence_append(period_ms, audio_end_ms=audio_end_ms), "is_speech": True}
+
+    monkeypatch.setattr(wire, "silence_append", loud)
+
+    result = played(monkeypatch, "close/late-closed[july]", replies=SPEAKING)
+
+    assert result.outcome is Outcome.FAIL
+    assert "padded-unit" in [f.id for f in result.findings]
+
+
+def test_retries_are_billed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = next(s for s in CATALOGUE.values() if s.id.startswith("retry/stall-twice"))
+
+    result = played(monkeypatch, scenario)
+
+    assert [use["spent_on"] for use in result.device] == ["failure", "retry"]
+
+
+STATEMENT = Finding("sample.outcome", ("R2",), "'published'", "'failed'", "RTD_Omni/1")
+ONE = Shape(1, 1, False)
+
+
+def session(shape: Shape) -> Session:
+    return Session(1, "RTD_Omni/1", 1, shape, True, "words", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("got", "kept"), [(ONE, True), (Shape(1, 1, True), False), (Shape(0, 0, False), False)]
+)
+def test_a_statement_that_fails_is_held_against_the_client_only_in_the_scripted_conversation(
+    got: Shape, kept: bool
+) -> None:
+    conversation = Conversation({"1": ONE}, [session(got)])
+
+    told = held_against([STATEMENT], None, conversation)  # type: ignore[arg-type]
+
+    assert (told == [STATEMENT]) is kept
+    assert kept or all(isinstance(one, Unobserved) for one in told)
+
+
+def test_fewer_sessions_than_scripted_are_a_difference() -> None:
+    conversation = Conversation({"1": ONE}, [session(ONE)], concurrency=(8, 2))
+
+    assert conversation.differences() == ["8 sessions at a time are scripted, 2 are allowed (--max-sessions)"]
+
+
+def test_what_a_live_server_cannot_show_is_told_before_anything_is_spent() -> None:
+    target = LiveTarget(SERVER, inject=True)
+    told = {name: beyond_reach(s, target) for name, s in CATALOGUE.items()}
+
+    frozen = next(name for name in told if name.startswith("drain/frozen-tail"))
+    assert told[frozen] == [
+        ("freeze_tail", "the server's own silence cannot be switched off from the path to it")
+    ]
+    assert told["commit/stall-at-commit"] == []
+    assert all(reasons for name, reasons in told.items() if CATALOGUE[name].judge is not None)
+
+
+def test_without_inject_no_fault_is_played_and_the_option_is_named() -> None:
+    target = LiveTarget(SERVER)
+    options = RunOptions(live=target, abilities=abilities(target))
+
+    result = unplayed(CATALOGUE["commit/stall-at-commit"], options, target)
+
+    assert result is not None
+    assert result.outcome is Outcome.NOT_OBSERVABLE
+    assert "--inject" in result.reason
+    assert unplayed(CATALOGUE["stream/clean-residual[july]"], options, target) is None
+
+
+def test_the_cheapest_and_most_telling_come_first() -> None:
+    first = ordered(CATALOGUE.values(), 1)[:20]
+
+    assert all(len(s.specs) == 1 for s in first)
+    assert estimate_s(first[0], 1) < 30
+    assert ordered(CATALOGUE.values(), 1)[-1].id.startswith(("retry/", "judge/"))
+
+
+def test_the_budget_is_not_exceeded_by_what_already_runs() -> None:
+    purse = Purse(60.0)
+    one, two, three = list(CATALOGUE.values())[:3]
+
+    assert purse.take(one, 40.0)
+    assert not purse.take(two, 30.0)
+    purse.paid(one.id, [DeviceUse("s/1", 1, 10.0, "success")])
+    assert purse.take(three, 50.0)
+    assert purse.left_out == [two.id]
+
+
+def test_the_bill_says_what_device_time_went_for() -> None:
+    uses = [
+        ("a", DeviceUse("s/1", 1, 60.0, "failure")),
+        ("a", DeviceUse("s/1", 2, 30.0, "retry")),
+        ("b", DeviceUse("s/2", 1, 30.0, "success")),
+    ]
+
+    account = bill(uses, Purse(600.0, left_out=["c"]))
+
+    assert account["device_minutes"] == 2.0
+    assert account["spent_on"] == {"success": 0.5, "failure": 1.0, "retry": 0.5}
+    assert account["next_time_minutes"] == 1.5
+    assert account["by_scenario"] == {"a": 1.5, "b": 0.5}
+    assert "left out by the budget of 10 min: 1 scenario(s): c" in bill_lines(account)
+
+
+def report_of(*outcomes: Outcome) -> RunReport:
+    results = tuple(
+        ScenarioResult(
+            f"area/{n}",
+            "title",
+            (),
+            outcome,
+            reason="because",
+            unobserved=(Unobserved("x", "fault", Need.SEAM, "because | of that"),)
+            if outcome is Outcome.NOT_OBSERVABLE
+            else (),
+        )
+        for n, outcome in enumerate(outcomes)
+    )
+    account = bill([], Purse(None))
+    live_part = {"server": SERVER.told(), "bill": account, "command": "conformance run"}
+    return RunReport(results, 1, "live", "real", "builtin", 1.0, live=live_part)
+
+
+def test_a_run_of_which_less_than_half_was_observable_says_so_first_and_prints_no_pass() -> None:
+    unseen = Outcome.NOT_OBSERVABLE
+    report = report_of(Outcome.PASS, unseen, unseen)
+
+    told = lines(report, {})
+
+    assert told[0].startswith("ONLY 1 OF 3 SCENARIOS WERE OBSERVABLE, fewer than half")
+    assert "pass" not in "\n".join(told)
+    assert "1 held, 2 not-observable" in told[-1]
+    assert first_line(report_of(Outcome.PASS, unseen)) == "1 of 2 scenarios were observable"
+    assert "1 not-observable, 1 pass" in lines(report_of(Outcome.PASS, unseen), {})[-1]
+
+
+def test_the_table_for_a_pull_request_explains_everything_that_was_not_seen() -> None:
+    table = pull_request_table(report_of(Outcome.PASS, Outcome.NOT_OBSERVABLE, Outcome.INDETERMINATE))
+
+    assert "| area/2 | indeterminate | because |" in table
+    assert "- area/1: x: because \\| of that" in table
+    assert "`conformance run`" in table
+
+
+def test_a_command_line_is_told_without_the_values_of_headers() -> None:
+    told = masked_command(
+        ["run", "--header", "X-Key: s3cret", "--header=Y: s3cret", "--header", "Z: env:KEY"]
+    )
+
+    assert "s3cret" not in told
+    assert "env:KEY" in told
+
+
+def work(job: str) -> str:
+    if job == "dies":
+        os._exit(7)
+    if job.startswith("/"):
+        try:
+            time.sleep(30)
+        except KeyboardInterrupt:
+            Path(job).write_text("closed its sessions")
+            raise
+    return job.upper()
+
+
+def test_processes_side_by_side_give_results_and_one_that_dies_is_told() -> None:
+    waiting = ["a", "dies", "b"]
+
+    done = dict(
+        dispatch(
+            lambda: waiting.pop(0) if waiting else None, work, lambda job, why: f"{job}: {why}", at_once=2
+        )
+    )
+
+    assert done == {"a": "A", "b": "B", "dies": "dies: its process ended with 7"}
+
+
+def test_leaving_early_lets_every_process_close_its_sessions(tmp_path: Path) -> None:
+    waiting = [str(tmp_path / "one"), "a"]
+    stream = dispatch(lambda: waiting.pop(0) if waiting else None, work, lambda job, why: why, at_once=2)
+    assert next(stream)[1] == "A"
+    time.sleep(0.05)
+
+    stream.close()  # type: ignore[attr-defined]
+
+    assert (tmp_path / "one").read_text() == "closed its sessions"
+
+
+def test_ctrl_c_in_a_scenario_ends_its_session_on_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = CATALOGUE["stream/clean-residual[july]"]
+    seen: list[Any] = []
+    account = live.make_server
+
+    def make(*args: Any, **named: Any) -> Any:
+        proxy = account(*args, **named)
+        seen.append(proxy)
+        return proxy
+
+    monkeypatch.setattr(live, "make_server", make)
+    tell = runner.Wiring.on_journal
+
+    def on_journal(self: Any, entry: Any) -> None:
+        tell(self, entry)
+        if entry.kind == "received" and entry.name == "input_audio_buffer.append":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(runner.Wiring, "on_journal", on_journal)
+    with pytest.raises(KeyboardInterrupt):
+        played(monkeypatch, replace_clip(scenario))
+
+    (proxy,) = seen
+    assert proxy.unconfirmed == []
+    (facts,) = proxy.seen.values()
+    assert facts.closed_by_us
+
+
+def replace_clip(scenario: Scenario) -> Scenario:
+    return scenario.model_copy(update={"id": "x/y"})
+
+
+def test_options_are_masked_wherever_they_are_told() -> None:
+    server = replace(SERVER, headers={"Authorization": "Bearer s3cret"})
+
+    assert "s3cret" not in f"{LiveTarget(server)!r} {RunOptions(live=LiveTarget(server))!r}"
