@@ -30,13 +30,11 @@ from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
 from conformance.pool import freeze_once
 from conformance.seams import Seam, SeamContext, build_seams
-from conformance.targets import live, mock
+from conformance.targets import live
 from conformance.trace import Recorder, write_ndjson
 from conformance.watch import Watch
 from conformance.wiring import Wiring
-from mockserver.app import MockServer
 from mockserver.journal import Journal
-from mockserver.proxy import ProxyServer
 from scenarios.faults_seam import KillClient
 from scenarios.faults_transport import Buffered
 from scenarios.model import Scenario
@@ -166,9 +164,7 @@ def _performed(
         stuck = close_loop(loop)
         observation.harness_errors += [f"task would not end with the loop: {name}" for name in stuck]
     stage.client.account()
-    if options.live is not None:
-        assert isinstance(stage.server, ProxyServer)
-        live.account(observation, stage.server, options.live)
+    live.account(observation, stage.server, options)
     return observation
 
 
@@ -216,15 +212,7 @@ class _Stage:
         )
         self.wiring.client = self.client
         listener = self.client.listener(self.small_bytes)
-        self.server: MockServer | ProxyServer
-        if options.live is None:
-            self.server = mock.make_server(
-                scenario, options.seed, self.journal, self.wiring.identify, listener
-            )
-        else:
-            self.server = live.make_server(
-                scenario, options.live, options.seed, self.journal, self.wiring.identify
-            )
+        self.server = live.server_for(scenario, options, self.journal, self.wiring.identify, listener)
         self.wiring.server = self.server
         if self.judge is not None:
             self.judge.server.listener = self.client.listener(None)

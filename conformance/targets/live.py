@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,9 @@ from conformance.live.measured import Measured
 from conformance.live.premises import Conversation, conversation_of
 from conformance.live.server import LiveServer, masked
 from conformance.outcome import Finding, Outcome, ScenarioResult
+from conformance.targets import mock
 from conformance.targets.mock import server_faults
+from mockserver.app import Identify, MockServer
 from mockserver.journal import Journal
 from mockserver.proxy import CANNOT_BE_PROXIED, ProxyServer
 from scenarios.faults import Layer
@@ -22,6 +24,7 @@ from scenarios.model import Scenario
 if TYPE_CHECKING:
     from client.judge.settings import JudgeSettings
     from conformance.observation import Observation
+    from conformance.options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,25 @@ def beyond_reach(scenario: Scenario, target: LiveTarget) -> list[tuple[str, str]
     return told
 
 
+def server_for(
+    scenario: Scenario,
+    options: RunOptions,
+    journal: Journal,
+    identify: Identify | None,
+    listener: socket.socket | None,
+) -> MockServer | ProxyServer:
+    """What a scenario is played on: the mock, or a proxy in front of a live server; not yet started."""
+    if options.live is None:
+        return mock.make_server(scenario, options.seed, journal, identify, listener)
+    return make_server(scenario, options.live, options.seed, journal, identify)
+
+
 def make_server(
     scenario: Scenario,
     target: LiveTarget,
     seed: int,
     journal: Journal,
-    identify: Callable[[tuple[str, int]], tuple[str, str, int] | None] | None,
+    identify: Identify | None,
 ) -> ProxyServer:
     """A proxy with the scenario's faults, not yet started."""
     return ProxyServer(
@@ -100,8 +116,12 @@ def make_server(
     )
 
 
-def account(observation: Observation, proxy: ProxyServer, target: LiveTarget) -> None:
-    """Gather what the server was seen to do into the observation."""
+def account(observation: Observation, server: MockServer | ProxyServer, options: RunOptions) -> None:
+    """Gather what a live server was seen to do into the observation; of the mock there is nothing to gather."""
+    target = options.live
+    if target is None or not isinstance(server, ProxyServer):
+        return
+    proxy = server
     scenario = observation.scenario
     conversation = conversation_of(scenario, proxy)
     conversation.concurrency = (scenario.client.concurrency, target.sessions)

@@ -66,7 +66,6 @@ def played(
             await server.stop()
 
     monkeypatch.setattr(live, "ProxyServer", StandIn)
-    monkeypatch.setattr(runner, "ProxyServer", StandIn)
     target = LiveTarget(SERVER, inject=True, sessions=sessions)
     return runner.run_scenario(scenario, RunOptions(live=target, abilities=abilities(target)))
 
