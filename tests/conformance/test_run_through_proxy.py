@@ -28,7 +28,7 @@ PLAYED = sorted(
 class MockBehindProxy:
     """The scripted server without faults, and the faults in a proxy in front of it."""
 
-    def __init__(self, scenario: Scenario, seed: int, journal: Any, identify: Any) -> None:
+    def __init__(self, scenario: Scenario, seed: int, journal: Any, identify: Any, listener: Any) -> None:
         self._mock = MockServer(
             profile=scenario.server.profile,
             replies=scenario.server.reply,
