@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_fuzz, cli_live, cli_probe, cli_serve
+from conformance import cli_deadlines, cli_fuzz, cli_live, cli_probe, cli_serve
 from conformance.exits import Exit
 
 app = typer.Typer(
@@ -348,6 +348,7 @@ def coverage(
     raise typer.Exit(int(code))
 
 
+cli_deadlines.register(app)
 cli_fuzz.register(app)
 cli_probe.register(app)
 cli_live.register(app)
