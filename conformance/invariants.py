@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from conformance.abilities import Need
 from conformance.checks import Told, matches
 from conformance.checks_judge import judge_ledger
+from conformance.checks_reask import judge_reask_reason
 from conformance.invariants_attempts import ATTEMPT_INVARIANTS
 from conformance.invariants_base import Invariant, invariant
 from conformance.invariants_left import LEFT_INVARIANTS, WARNINGS
@@ -252,6 +253,7 @@ INVARIANTS: tuple[Invariant, ...] = (
             "torn-artifact",
         ),
     ),
+    invariant(judge_reask_reason, Need.JUDGE, Need.FILES),
     *RESUME_INVARIANTS,
 )
 """All invariants, in the order their findings are told."""

@@ -79,6 +79,8 @@ class JudgeRequest:
     """The same messages as the request before it in this judgement, which no reply had answered."""
     text: str = ""
     """Its words without media and without what follows a reply of the judge; at most `TEXT_CHARS`."""
+    complaint: str = ""
+    """What it says after the reply that it shows; at most `TEXT_CHARS`."""
     model: str = ""
     images: int = 0
     video: str | None = None
@@ -173,6 +175,8 @@ class Ledger:
         entry.images, entry.video = len(asked.images), next(iter(asked.videos), None)
         entry.reask = asked.is_reask
         entry.text = asked.text[:TEXT_CHARS]
+        if asked.is_reask:
+            entry.complaint = asked.turns[-1].text[:TEXT_CHARS]
         entry.sample = self._owner(asked, hint)
         self._shown[asked.first_print] = entry
         judgement = self._judgement(entry, asked)

@@ -60,7 +60,7 @@ JUDGE_DEFECTS: tuple[Defect, ...] = (
             ),
         ),
         breaks=("R54",),
-        findings=("judge-violation",),
+        findings=("judge-violation", "judge-reask-reason"),
         first=("judge/invalid-field[out-of-range]",),
     ),
     Defect(

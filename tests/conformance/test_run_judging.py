@@ -14,6 +14,7 @@ import pytest
 from conformance.checks_judge import check_judging, judge_ledger
 from conformance.clients import builtin
 from conformance.clock import VirtualLoop
+from conformance.defects.rewrite import Rewrite, applied
 from conformance.judging import Judged, JudgedFacts, JudgeStage
 from conformance.observation import Observation
 from conformance.options import RunOptions
@@ -325,11 +326,11 @@ def test_the_judge_is_asked_without_small_buffers(tmp_path: Path, monkeypatch: p
     sizes: list[int | None] = []
     evaluate = JudgeStage.evaluate
 
-    async def spy(stage: JudgeStage) -> None:
+    async def spy(stage: JudgeStage, subjects: Any = None) -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         sizes.append(loop.client_sndbuf_bytes)
-        await evaluate(stage)
+        return await evaluate(stage, subjects)
 
     monkeypatch.setattr(JudgeStage, "evaluate", spy)
     stalled = StopReading(on=On(received="input_audio_buffer.commit"), attempt=1)
@@ -346,3 +347,15 @@ def test_the_trace_of_a_scenario_tells_each_request_and_keeps_no_media(both: Obs
     asked = [r for r in both.recorder.records if r.what == "judge asked"]
     assert [r.data["kind"] for r in asked] == ["temporal", "temporal", "content", "chat"]
     assert all(len(r.line()) < 600 for r in asked)
+
+
+@pytest.mark.parametrize("name", ["judge/prose-once[temporal]", "judge/invalid-field[out-of-range]"])
+@pytest.mark.parametrize("said", ["", "the reply could not be used", "invalid or missing fields"])
+def test_a_reask_that_keeps_the_reason_to_itself_is_found(name: str, said: str) -> None:
+    mistake = Rewrite(
+        "client.judge.judge:reask_messages", "reask_text(kind, str(error))", f"reask_text(kind, {said!r})"
+    )
+    with applied((mistake,)):
+        result = run_scenario(SCENARIOS[name], RunOptions())
+
+    assert "judge-reask-reason" in [finding.id for finding in result.findings]
