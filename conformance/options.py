@@ -13,6 +13,7 @@ from conformance.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from conformance.targets.live import LiveTarget
+    from conformance.clients.calibration import Figure
 
 __all__ = ["ConfigurationError", "RunOptions"]
 
@@ -44,6 +45,8 @@ class RunOptions:
     """When the harness gives up on it, in seconds of its clock; None: by what its waits add up to."""
     model: str = "openbmb/MiniCPM-o-4_5"
     """Name of the model that sessions ask for."""
+    figure: Figure | None = None
+    """How much a program's socket takes, where that had to be measured."""
     abilities: Abilities = ALL
     """What can be seen of this client on this target."""
     live: LiveTarget | None = None

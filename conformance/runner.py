@@ -18,7 +18,7 @@ from client.media import Prepared, ReferenceVoice
 from conformance.capture import captured_logs, client_tasks, context_of, guarded, side_of_finished
 from conformance.clients import builtin
 from conformance.clients.judging import subjects_of
-from conformance.clients.making import gives_up_after_s, make_client, unplayable
+from conformance.clients.making import as_played, gives_up_after_s, make_client, unplayable
 from conformance.clients.scene import ClientRun, Scene
 from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, tasks_of
 from conformance.datasets import DATASET, write_dataset
@@ -58,6 +58,7 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
     cannot = unplayable(scenario, options)
     if cannot is not None:
         return cannot
+    scenario = as_played(scenario, options)
     with _workplace(scenario, options) as folder:
         try:
             observation = perform(scenario, options, folder, builtin.prepare(scenario, options))
@@ -148,7 +149,13 @@ def _performed(
         deadlines=deadlines,
         prepared=prepared,
         out=folder / "answers",
-        watchdog_s=gives_up_after_s(scenario, options, deadlines, prepared),
+        watchdog_s=gives_up_after_s(
+            scenario,
+            options,
+            samples=len(prepared),
+            clips_s=sum(p.video_duration_s for p in prepared),
+            deadlines=deadlines,
+        ),
         abilities=options.abilities,
         killed=list(killed),
     )

@@ -129,6 +129,22 @@ def ready_client(options: RunOptions) -> RunOptions:
     return replace(options, abilities=abilities_of(options.client, options.network))
 
 
+def measured(
+    scenarios: Sequence[Scenario], options: RunOptions, processes: int, console: ConsoleReport
+) -> RunOptions:
+    """Tell how long a program's run takes; measure its socket first where it has no network of its own."""
+    from conformance.clients.calibration import abilities_after, measure, stalls
+    from conformance.clients.estimating import estimate
+
+    if options.network == "shared" and any(stalls(scenario) for scenario in scenarios):
+        console.note("no network of its own: measuring how much the client's socket takes")
+        figure = measure(options)
+        console.note(f"measured: {figure.told}")
+        options = replace(options, figure=figure, abilities=abilities_after(figure, options.abilities))
+    console.note(estimate(scenarios, options, processes))
+    return options
+
+
 def check_outputs(out: Path | None, files: Sequence[Path]) -> None:
     """Raises ConfigurationError: a folder or file that cannot be written, before anything is spent; names it."""
     for file in files:
@@ -248,6 +264,8 @@ def execute(
     texts = requirement_texts()
     to_stdout = json_path is not None and str(json_path) == "-"
     console = ConsoleReport(sys.stderr if to_stdout else sys.stdout, requirements=texts)
+    if options.client.kind == "command":
+        options = measured(scenarios, options, processes, console)
     report = run_all(
         scenarios,
         skipped,

@@ -215,6 +215,7 @@ class StallWitness:
         self._handle = asyncio.get_running_loop().call_later(SAMPLE_EVERY_S, self._sample)
 
     def _tell(self, first: Look, look: Look, now_s: float) -> None:
+        pending_bytes = look.buffered_bytes + look.unsent_bytes + look.in_flight_bytes
         self._observed(
             {
                 "proof": "write_blocked",
@@ -222,6 +223,7 @@ class StallWitness:
                 "pending_s": round(now_s - self._since_s, 6),
                 "buffered_bytes": look.buffered_bytes,
                 "unacked_bytes": look.unsent_bytes + look.in_flight_bytes,
+                "taken_bytes": pending_bytes + (look.peer_unread_bytes or 0),
                 "bytes_acked": look.acked_bytes,
                 "cause": cause_of(first, look),
             }

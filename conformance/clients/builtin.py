@@ -103,9 +103,9 @@ def reference_voice(options: RunOptions) -> ReferenceVoice:
     )
 
 
-def worst_case_s(scenario: Scenario, deadlines: Deadlines, prepared: list[Prepared]) -> float:
+def worst_case_s(scenario: Scenario, deadlines: Deadlines, samples: int) -> float:
     """Loop time after which the client must have returned: two attempts a sample."""
-    rounds = -(-len(prepared) // scenario.client.concurrency)
+    rounds = -(-samples // scenario.client.concurrency)
     attempt_s = deadlines.request_s + deadlines.worst_teardown_s
     return rounds * 2 * attempt_s + RUN_CLEAN_UP_S
 

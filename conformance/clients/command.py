@@ -38,13 +38,10 @@ class CommandRun:
         self._status: int | None = None
         self._ended_s = 0.0
         self._argv: list[str] = []
-        self._helper: Helper | None = None
-        options = scene.options
-        if options.network == "own":
-            self._helper = Helper(
-                1 if scene.judge is None else 2, scene.small_bytes or 0, output=subprocess.PIPE
-            )
-        self._diag = SocketDiag(self._helper.diag if self._helper is not None else None)
+        self._network = scene.options.network
+        sockets = 1 if scene.judge is None else 2
+        self._helper = Helper(self._network, sockets if self._network == "own" else 0, scene.small_bytes or 0)
+        self._diag = SocketDiag(self._helper.diag) if self._helper.diag is not None else None
 
     def current_attempt(self) -> None:
         """It does not say."""
@@ -55,7 +52,7 @@ class CommandRun:
 
     def listener(self, rcvbuf_bytes: int | None) -> socket.socket | None:
         """In its own network; in this machine's, one whose window a stopped reader fills soon."""
-        if self._helper is not None:
+        if self._network == "own":
             return bind(self._helper.sockets.pop(), rcvbuf_bytes)
         if rcvbuf_bytes is None:
             return None
@@ -63,6 +60,8 @@ class CommandRun:
 
     def looker(self, port: int, server: socket.socket) -> Looker | None:
         """Its kernel is asked."""
+        if self._diag is None:
+            return None
         return in_another_process(self._diag, ("127.0.0.1", port), server)
 
     async def run(self, server_url: str) -> None:
@@ -82,23 +81,11 @@ class CommandRun:
 
     def _start(self, job: Job) -> subprocess.Popen[bytes]:
         environment = {**self._scene.options.client_env, **job.environment()}
-        if self._helper is not None:
-            try:
-                self._helper.become(self._argv, environment)
-            except OSError as error:
-                raise ProgramFailed(f"it could not be started: {error}") from error
-            return self._helper.process
         try:
-            return subprocess.Popen(
-                self._argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment,
-                start_new_session=True,
-            )
+            self._helper.become(self._argv, environment)
         except OSError as error:
             raise ProgramFailed(f"it could not be started: {error}") from error
+        return self._helper.process
 
     def _check(self) -> None:
         """Raises ProgramFailed: killed by a signal that is not ours, or a bad status before it ever connected."""
@@ -118,8 +105,9 @@ class CommandRun:
     def account(self) -> None:
         """What it did on the wire and left on the disk; its time counts from its first connection."""
         observation = self._scene.observation
-        self._diag.close()
-        if self._helper is not None and self._program is None:
+        if self._diag is not None:
+            self._diag.close()
+        if self._program is None:
             self._helper.give_up()
         opened = [connection.opened_s for connection in observation.connections]
         if opened and not observation.watchdog_fired:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from client.deadlines import Deadlines
-from client.media import Prepared
 from conformance.abilities import Need, fault_needs
 from conformance.clients import builtin, judging
+from conformance.clients.calibration import filled, stalls
 from conformance.clients.command import CommandRun
 from conformance.clients.outside import REQUEST_S, OutsideRun, cannot_be_told
 from conformance.clients.scene import ClientRun, Scene
@@ -44,6 +44,10 @@ def unplayable(scenario: Scenario, options: RunOptions) -> ScenarioResult | None
     if options.client.outside:
         why = options.abilities.why_not.get(Need.SETTINGS, "")
         blind += [Unobserved(setting, "setting", Need.SETTINGS, why) for setting in cannot_be_told(scenario)]
+    if options.figure is not None:
+        large = filled(scenario, options.figure)
+        if isinstance(large, str):
+            blind += [Unobserved(f.name, "fault", Need.TRANSPORT, large) for f in stalls(scenario)]
     if not blind:
         return None
     return ScenarioResult(
@@ -56,22 +60,41 @@ def unplayable(scenario: Scenario, options: RunOptions) -> ScenarioResult | None
     )
 
 
+def as_played(scenario: Scenario, options: RunOptions) -> Scenario:
+    """The scenario that is played: its pictures are larger where a measured socket would else swallow a stall."""
+    if options.figure is None:
+        return scenario
+    large = filled(scenario, options.figure)
+    return scenario if isinstance(large, str) else large
+
+
 def gives_up_after_s(
-    scenario: Scenario, options: RunOptions, deadlines: Deadlines, prepared: list[Prepared]
+    scenario: Scenario,
+    options: RunOptions,
+    *,
+    samples: int,
+    clips_s: float,
+    deadlines: Deadlines | None = None,
 ) -> float:
     """Loop time after which a client that has not returned never will: two attempts a sample, the judging, and more.
 
     A client of others has its own deadlines; in virtual time it gets those of evaluation.md, with the default
     timeout of a request. On the real clock that would be half an hour a hang, so a program gets what its waits add
     up to when each ends at the deadline of evaluation.md.
+
+    Args:
+        samples: how many.
+        clips_s: seconds of all their clips together.
+        deadlines: of the shipped client; None: as the scenario has them.
     """
     if options.client_deadline_s is not None:
         return options.client_deadline_s
-    kind, samples = options.client.kind, len(prepared)
+    kind = options.client.kind
     if kind == "command":
-        waits_s = [2 * (2 * p.video_duration_s + CREATED_S + DRAIN_SLACK_S + TEARDOWN_S) for p in prepared]
-        return sum(waits_s) + (JUDGED_S * samples if scenario.judge is not None else 0.0) + EXTRA_S
+        waits_s = 2 * (2 * clips_s + samples * (CREATED_S + DRAIN_SLACK_S + TEARDOWN_S))
+        return waits_s + (JUDGED_S * samples if scenario.judge is not None else 0.0) + EXTRA_S
     judged_s = judging.worst_case_s(scenario.judge, samples) if scenario.judge is not None else 0.0
     if kind == "builtin":
-        return builtin.worst_case_s(scenario, deadlines, prepared) + judged_s + EXTRA_S
+        own = deadlines or builtin.deadlines_of(scenario, options)
+        return builtin.worst_case_s(scenario, own, samples) + judged_s + EXTRA_S
     return samples * 2 * (REQUEST_S + TEARDOWN_S) + judged_s + EXTRA_S

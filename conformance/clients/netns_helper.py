@@ -1,9 +1,10 @@
 """Runs alone, before a program of others: makes a network of its own, hands out what listens in it, becomes it.
 
-Started as `python -I -S netns_helper.py CHANNEL COUNT WMEM`, with a Unix socket as descriptor CHANNEL. It imports
+Started as `python -I -S netns_helper.py CHANNEL OWN COUNT WMEM`, with a Unix socket as descriptor CHANNEL. It imports
 nothing of ours: it must start in milliseconds, and what it holds is left to the program.
 
-1. A user and a network namespace of its own, loopback up, `net.ipv4.tcp_wmem` as asked (bytes; 0: as it is).
+0. It asks the kernel to be ended with its parent: a harness that is killed leaves no program behind.
+1. With OWN 1: a user and a network namespace of its own, loopback up, `net.ipv4.tcp_wmem` as asked (bytes; 0: as is).
 2. COUNT listening-to-be sockets and one of NETLINK_SOCK_DIAG, made inside, are sent over the channel (SCM_RIGHTS) with
    one line of JSON: `{"ok": true}`, or `{"error": why}` where that is not allowed.
 3. One line of JSON comes back: `{"argv": [...], "env": {...}}`. The helper becomes that program; where it cannot, it
@@ -15,6 +16,7 @@ import ctypes
 import fcntl
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -23,6 +25,7 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 NETLINK_SOCK_DIAG = 4
+PR_SET_PDEATHSIG = 1
 
 
 def enter_namespace(wmem_bytes: int) -> None:
@@ -49,13 +52,22 @@ def enter_namespace(wmem_bytes: int) -> None:
 
 def main() -> int:
     """The three steps."""
-    number, count, wmem_bytes = (int(word) for word in sys.argv[1:])
+    number, own, count, wmem_bytes = (int(word) for word in sys.argv[1:])
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return 0  # it has gone already
     channel = socket.socket(fileno=number)
     channel.set_inheritable(False)  # its end tells that the program has begun
     try:
-        enter_namespace(wmem_bytes)
+        if own:
+            enter_namespace(wmem_bytes)
         made = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
-        made.append(socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG))
+        try:
+            made.append(socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG))
+        except OSError:
+            if own:
+                raise  # there a stall must be shown; elsewhere it then is not observable
     except OSError as error:
         channel.sendall(json.dumps({"error": error.strerror or str(error)}).encode() + b"\n")
         return 126

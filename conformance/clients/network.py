@@ -27,21 +27,33 @@ class NetworkError(OSError):
 
 
 class Helper:
-    """A process that has made a network of its own and waits to become a program.
+    """A process that has made a network of its own, where that is asked for, and waits to become a program.
 
     Args:
+        network: `own` or `shared`.
         sockets: how many TCP sockets to make in it.
         wmem_bytes: send buffer of its sockets; 0: as the system has it.
         output: what stdout and stderr of the program go to; None: to this process's.
     Raises NetworkError: it is not allowed. The process has ended then.
     """
 
-    def __init__(self, sockets: int, wmem_bytes: int, *, output: int | None = subprocess.PIPE) -> None:
+    def __init__(
+        self, network: Network, sockets: int, wmem_bytes: int, *, output: int | None = subprocess.PIPE
+    ) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             number = str(theirs.fileno())
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(HELPER), number, str(sockets), str(wmem_bytes)],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(HELPER),
+                    number,
+                    str(int(network == "own")),
+                    str(sockets),
+                    str(wmem_bytes),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -55,13 +67,13 @@ class Helper:
         except TimeoutError:
             line, numbers = b"", []
         made = [socket.socket(fileno=fd) for fd in numbers]
-        if len(made) != sockets + 1:
+        if len(made) < sockets + (network == "own") or not line:
             for one in made:
                 one.close()
             self.give_up()
             raise NetworkError(_error_in(line) or "the helper did not answer")
-        self.diag = made.pop()
-        """A NETLINK_SOCK_DIAG socket of the new network."""
+        self.diag = made.pop() if len(made) > sockets else None
+        """A NETLINK_SOCK_DIAG socket of its network; None: the system has none."""
         self.sockets = made
 
     def become(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -96,10 +108,11 @@ def refusal() -> str | None:
     if sys.platform != "linux":
         return f"network namespaces are Linux's, this is {sys.platform}"
     try:
-        helper = Helper(0, 4096, output=subprocess.DEVNULL)
+        helper = Helper("own", 0, 4096, output=subprocess.DEVNULL)
     except NetworkError as error:
         return str(error)
-    helper.diag.close()
+    if helper.diag is not None:
+        helper.diag.close()
     helper.give_up()
     return None
 

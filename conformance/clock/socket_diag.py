@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from conformance.clock.sockets import TcpInfo, read_tcp_info
 
-NETLINK_SOCK_DIAG = 4
 _BY_FAMILY, _DONE_ERROR, _REQUEST = 20, 2, 1
 _INFO, _MEMORY = 2, 7
 """INET_DIAG_INFO and INET_DIAG_SKMEMINFO (linux/inet_diag.h)."""
@@ -43,9 +42,9 @@ class ForeignSocket:
 class SocketDiag:
     """Asks in the network namespace that its netlink socket was made in."""
 
-    def __init__(self, netlink: socket.socket | None = None) -> None:
-        """Args: netlink: of NETLINK_SOCK_DIAG; None: one of this namespace. Raises OSError: the system has none."""
-        self._netlink = netlink or socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG)
+    def __init__(self, netlink: socket.socket) -> None:
+        """Args: netlink: of NETLINK_SOCK_DIAG."""
+        self._netlink = netlink
         self._netlink.settimeout(1.0)
 
     def close(self) -> None:

@@ -60,6 +60,10 @@ class ConsoleReport:
         self._width = width
         self._console: Console | None = None
 
+    def note(self, text: str) -> None:
+        """Say something that is no result."""
+        self._plain(one_line(text, 300))
+
     def scenario_started(self, scenario_id: str, *, number: int, total: int) -> None:
         """Name the scenario that runs now; on a terminal the line is overwritten by what follows."""
         if self._live:

@@ -27,9 +27,16 @@ with connect(f"{url}?duplex=1&autostart=0&minicpmo45_native_duplex=1", compressi
 
     send("session.update", session=opening)
     wait_for("session.created")
-    for number in range(1, 4):
+    row = json.loads(Path(os.environ["CONFORMANCE_SAMPLES"]).read_text())
+    pictures = [
+        (Path(os.environ["CONFORMANCE_SAMPLES"]).parent / name).read_bytes() for name in row["frames"]
+    ]
+    for number in range(1, max(4, len(pictures) + 1)):
         audio = base64.b64encode(bytes(32000)).decode()
-        send("input_audio_buffer.append", audio=audio, duration_ms=1000, audio_end_ms=1000 * number)
+        picture = {"video_frames": [base64.b64encode(pictures[number - 1]).decode()]} if pictures else {}
+        send(
+            "input_audio_buffer.append", audio=audio, duration_ms=1000, audio_end_ms=1000 * number, **picture
+        )
     send("session.close")
     wait_for("session.closed")
 (out / "RTD_Omni").mkdir()
