@@ -12,8 +12,8 @@ from conformance.clients.choice import BUILTIN, ClientChoice
 from conformance.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from conformance.targets.live import LiveTarget
     from conformance.clients.calibration import Figure
+    from conformance.targets.live import LiveTarget
 
 __all__ = ["ConfigurationError", "RunOptions"]
 
