@@ -81,12 +81,16 @@ class Attempt:
     async def connect(self) -> Conversation:
         """Open the connection and start its reader."""
         settings, deadlines = self.settings, self.deadlines
-        connection = await Connection.open(
-            wire.realtime_url(settings.url, settings.model),
-            deadlines=deadlines,
-            headers=settings.headers,
-            name=self.name,
-        )
+        try:
+            connection = await Connection.open(
+                wire.realtime_url(settings.url, settings.model),
+                deadlines=deadlines,
+                headers=settings.headers,
+                name=self.name,
+            )
+        except DeadlineExceeded as late:
+            self.record.missed(late)
+            raise
         session = ClientSession(settle_s=deadlines.settle_s)
         conversation = Conversation(self.name, deadlines, connection, session, self.record)
         self.record.conversation = conversation
@@ -143,17 +147,18 @@ class Attempt:
             conversation.session.asked = True  # a part of it may be out
             raise
         conversation.session.asked = True
-        while not conversation.session.created:
-            if conversation.session.refused:
-                raise SessionOver("")
+        session = conversation.session
+        while not session.created and not session.refused:
             conversation.check_alive()
             if loop.time() >= until_s:
                 late = DeadlineExceeded("session.created", self.deadlines.created_s, "unwound")
                 self.record.missed(late)
                 raise late
             await conversation.changed.wait_until(until_s)
-        if conversation.session.unfit is not None:
-            raise SessionOver(conversation.session.unfit)
+        if session.refused:  # also when `session.created` came right behind, in the same read
+            raise SessionOver("")
+        if session.unfit is not None:
+            raise SessionOver(session.unfit)
 
     async def send_clip(self, conversation: Conversation) -> bool:
         """Stream, commit, and start the padding. Returns False after a stuck write, which is recorded."""

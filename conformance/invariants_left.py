@@ -86,15 +86,21 @@ def _texts(observation: Observation) -> Iterator[tuple[str, str]]:
             yield f"a traceback logged by {record.name}", _chain(record.exc_info[1])
     for connection in observation.connections:
         yield f"the query of connection {connection.number}", " ".join(connection.query.values())
+    for entry in observation.entries:
+        if entry.kind == "received" and entry.name in ("session.update", "session.close"):
+            for text in _strings(entry.data):
+                yield f"{entry.name} of connection {entry.connection}", text
     if observation.client_error is not None:
         yield "the client's own exception", _chain(observation.client_error)
     assert observation.recorder is not None
     seen: set[int] = set()
     for line in observation.recorder.records:
+        if line.side != "client" or line.what == "received":
+            continue  # a server may say what it likes
         if id(line.data) not in seen:  # most records of a run share what they tell
             seen.add(id(line.data))
             for text in _strings(line.data):
-                yield f"what the {line.side} told of `{line.what}` at {line.t_s:.3f} s", text
+                yield f"what the client told of `{line.what}` at {line.t_s:.3f} s", text
 
 
 def _chain(error: BaseException | None) -> str:

@@ -191,6 +191,19 @@ def test_an_invariant_of_attempts_can_fail(finding: str, faults: list[FaultBase]
     assert finding in [f.id for f in broken.findings]
 
 
+def test_a_key_that_the_server_repeats_is_masked_by_the_client_and_found_where_it_is_not() -> None:
+    echo = _clean(faults=[ErrorEvent(message=f"no such key: {SECRET}")])
+    unmasked = Rewrite("client.result:masked", "text.replace(secret, MASK)", "text")
+
+    assert _run(echo).outcome is Outcome.PASS
+    result = _run(echo, unmasked)
+
+    assert result.outcome is Outcome.FAIL
+    places = [f.actual for f in result.findings if f.id == "secret-in-artifact"]
+    assert any(place.endswith("meta.json") for place in places)
+    assert any("a log message of client" in place for place in places)
+
+
 def test_a_client_that_goes_by_the_wall_clock_is_warned_of_and_passes() -> None:
     result = _run(
         _clean(),

@@ -102,5 +102,12 @@ def test_a_real_stalled_pair_of_sockets_says_who_stopped() -> None:
     assert [evidence["cause"] for evidence in _watched(reads=False)] == ["the peer stopped reading"]
 
 
+def test_a_stall_is_observed_after_more_than_a_second_and_not_before() -> None:
+    (evidence,) = _watched(reads=False)
+
+    # Figures, and not the constant: a threshold of nothing would call every busy moment a stall.
+    assert 1.0 <= evidence["pending_s"] <= 1.5
+
+
 def test_a_peer_that_reads_now_and_then_is_no_stall() -> None:
     assert _watched(reads=True) == []
