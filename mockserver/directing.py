@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mockserver.faults.actions import Ignore, Script, Silence
+from mockserver.faults.actions import Ignore, Script, Silence, Unnumbered
 from mockserver.replies import ExtraReply
 
 if TYPE_CHECKING:
@@ -18,5 +18,7 @@ def direct(session: ServerSession, action: Script) -> None:
         session.ignored = dropped - action.names if action.heed else dropped | action.names
     elif isinstance(action, Silence):
         session.steps.silence_off = action.off
+    elif isinstance(action, Unnumbered):
+        session.numbered = False
     else:
         session.script.add(ExtraReply(action.from_unit, action.text, action.units, action.audio_ms))

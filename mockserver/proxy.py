@@ -41,6 +41,7 @@ from mockserver.wire import End, Received, Send, Unit, Withheld
 from scenarios.faults import FaultBase
 
 CANNOT_BE_PROXIED: Mapping[str, str] = {
+    "journal_overflow": "the server's own numbers cannot be taken away from the path to it",
     "freeze_tail": "the server's own silence cannot be switched off from the path to it",
     "extra_reply_in_padding": "a reply cannot be put into the model's mouth from the path to it",
     "listen_per_padded_unit": "which unit the server decides is not on the wire",

@@ -114,6 +114,8 @@ class ServerSession:
         """A padded unit was told with a listen since the last commit or reply."""
         self.retimed = True
         """The time at which the session ends by itself may have come nearer; otherwise it only moves away."""
+        self.numbered = True
+        """Events take sequence numbers; not behind an overflow of the replay journal."""
         self.ignored: frozenset[str] = frozenset()
         """Client events that a fault has the session drop."""
         self._ids = ids
@@ -220,7 +222,7 @@ class ServerSession:
     def stamp(self, send: Send) -> Event:
         """The event with its own `event_id` and, where it takes one, `server_event_seq` (3.1)."""
         send.event["event_id"] = f"event_{self._ids.getrandbits(128):032x}"
-        if send.sequenced:
+        if send.sequenced and self.numbered:
             self._seq += 1
             send.event["server_event_seq"] = self._seq
         return send.event

@@ -50,6 +50,22 @@ class SessionExpired(FaultBase):
     """The event's reason (protocol.md 10.2)."""
 
 
+class SessionReplaced(FaultBase):
+    """Another socket resumes the session: `session.replaced` and a close frame 1000; without a trigger after
+    `session.updated`."""
+
+    name: ClassVar[str] = "session_replaced"
+    layer: ClassVar[Layer] = Layer.SESSION
+
+
+class JournalOverflow(FaultBase):
+    """The replay journal overflows: `session.resync_required`, and no event has a sequence number from there on;
+    without a trigger after `session.updated`."""
+
+    name: ClassVar[str] = "journal_overflow"
+    layer: ClassVar[Layer] = Layer.SESSION
+
+
 class OneEvent(FaultBase):
     """A fault of one event of the server, told by its name and its number."""
 
@@ -136,6 +152,8 @@ SESSION_FAULTS: tuple[type[FaultBase], ...] = (
     IgnoreClose,
     IgnoreCancel,
     SessionExpired,
+    SessionReplaced,
+    JournalOverflow,
     DuplicateEvent,
     Reorder,
     DropEvent,

@@ -241,6 +241,8 @@ FORMS: Mapping[str, Form] = {
     "ignore_cancel": Form(1),
     "error_event": Form(8, _error_event),
     "session_expired": Form(2),
+    "session_replaced": Form(2),
+    "journal_overflow": Form(2),
     "duplicate_event": Form(4, lambda d: {**one_event(d), **({"times": 4} if d.chance(20) else {})}),
     "reorder": Form(4, lambda d: {**one_event(d), **({"by": d.number(2, 5)} if d.chance(40) else {})}),
     "drop_event": Form(5, one_event),

@@ -20,6 +20,7 @@ from mockserver.faults.half_close import Half
 from mockserver.faults.ignore_cancel import IgnoreCancel
 from mockserver.faults.ignore_close import IgnoreClose
 from mockserver.faults.invalid_utf8 import InvalidUtf8
+from mockserver.faults.journal_overflow import JournalOverflow
 from mockserver.faults.late_deltas import LateDeltas
 from mockserver.faults.late_session_closed import LateSessionClosed
 from mockserver.faults.late_session_created import LateSessionCreated
@@ -39,6 +40,7 @@ from mockserver.faults.reorder import Reorder
 from mockserver.faults.reset_peer import ResetPeer
 from mockserver.faults.resume_reading import Resume
 from mockserver.faults.session_expired import SessionExpired
+from mockserver.faults.session_replaced import SessionReplaced
 from mockserver.faults.slicer import Slicer
 from mockserver.faults.slow_close import SlowClose
 from mockserver.faults.slow_reading import Slow
@@ -81,6 +83,8 @@ FAULTS: Mapping[str, Callable[[Any], Fault]] = {
         IgnoreCancel,
         ErrorEvent,
         SessionExpired,
+        SessionReplaced,
+        JournalOverflow,
         DuplicateEvent,
         Reorder,
         DropEvent,

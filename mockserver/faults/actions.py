@@ -233,7 +233,12 @@ class Speak:
     audio_ms: int
 
 
-Script = Ignore | Silence | Speak
+@dataclass(frozen=True, slots=True)
+class Unnumbered:
+    """No event takes a sequence number from here on (protocol.md 12.5)."""
+
+
+Script = Ignore | Silence | Speak | Unnumbered
 """What the session is told to do."""
 
 Action = (

@@ -35,9 +35,11 @@ from scenarios.faults_session import (
     GarbageEvent,
     IgnoreCancel,
     IgnoreClose,
+    JournalOverflow,
     LateSessionCreated,
     Reorder,
     SessionExpired,
+    SessionReplaced,
     UnknownEvent,
 )
 from scenarios.model import Reply
@@ -204,6 +206,40 @@ def test_an_expired_session_says_so_and_closes(serve: Any, bare: Any) -> None:
     assert "server_event_seq" not in expired
     assert client.closed.rcvd.code == 1000
     assert report.state == "observed"
+
+
+def test_a_replaced_session_says_so_and_closes(serve: Any, bare: Any) -> None:
+    client, report, _ = played(serve, bare, SessionReplaced(on=On(sent="transcript.delta")))
+
+    replaced = client.events[-1][1]
+    assert client.names[-2:] == [TRANSCRIPT, "session.replaced"]
+    assert (replaced["attachment_generation"], replaced["session_id"]) == (
+        1,
+        client.events[0][1]["session"]["id"],
+    )
+    assert "server_event_seq" not in replaced
+    assert client.closed.rcvd.code == 1000
+    assert report.state == "observed"
+
+
+def test_behind_an_overflow_nothing_has_a_sequence_number(serve: Any, bare: Any) -> None:
+    client, report, _ = played(serve, bare, JournalOverflow(on=On(sent="response.created")))
+
+    place = client.names.index("session.resync_required")
+    events = [event for _, event in client.events]
+    assert client.names[place - 1] == "response.created"
+    assert events[place]["reason"] == "journal_overflow"
+    assert all("server_event_seq" in event for event in events[1:place])
+    assert not any("server_event_seq" in event for event in events[place:])
+    assert "response.done" in client.names[place:]
+    assert len({event["event_id"] for event in events}) == len(events)
+    assert report.state == "observed"
+
+
+def test_an_overflow_without_a_trigger_follows_the_opening(serve: Any, bare: Any) -> None:
+    client, _, _ = played(serve, bare, JournalOverflow())
+
+    assert client.names[:3] == ["session.created", "session.updated", "session.resync_required"]
 
 
 def test_a_duplicate_is_the_same_event(serve: Any, bare: Any) -> None:
