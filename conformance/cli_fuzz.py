@@ -148,14 +148,24 @@ def _campaign(plan: Plan, save: Path | None, json: Path | None, *, states: bool)
 
 def replay(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE|TRACE", help="As `conformance fuzz --save` wrote it.")
+        Path,
+        typer.Argument(
+            metavar="FILE|TRACE|CASSETTE", help="As `conformance fuzz --save` or a recording wrote it."
+        ),
     ],
+    client: Annotated[
+        str, typer.Option(help="Of a cassette: the client that meets the recorded server.")
+    ] = "builtin",
 ) -> None:
-    """Play a finding again: exit 1 when it is still there, 3 when it does not come back."""
+    """Play a finding again: exit 1 when it is still there, 3 when it does not come back. Or a cassette's server."""
+    from conformance import cli_live
     from conformance.fuzz import replaying
+    from conformance.live.cassette import is_cassette
     from conformance.options import ConfigurationError
 
     try:
+        if is_cassette(file):
+            raise typer.Exit(int(cli_live.replay_cassette(file, client)))
         if file.suffix == ".ndjson":
             traced = replaying.replay_trace(file)
             if traced.first_difference is None:

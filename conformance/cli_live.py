@@ -69,6 +69,9 @@ class Limits:
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("preflight")(preflight)
+    app.command("record")(record)
+    app.command("drift")(drift)
+    app.command("bundle")(bundle)
 
 
 def _refused(message: str) -> typer.Exit:
@@ -211,3 +214,107 @@ def preflight(
         print("\n".join(report.lines()))
     if report.problem is not None:
         raise typer.Exit(int(Exit.USAGE if report.problem.usage else Exit.UNAVAILABLE))
+
+
+def record(
+    url: Url = None,
+    model: Model = MODEL,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the cassettes.")] = Path("cassettes"),
+    api_key_env: ApiKeyEnv = None,
+    ca_file: CaFile = None,
+    header: Header = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the proxy; 0: a free one, printed.")] = 0,
+) -> None:
+    """Stand between any client and a live server and keep each session as a cassette. Ctrl-C ends it."""
+    from conformance.live.recording import record_until_stopped
+    from conformance.options import ConfigurationError
+
+    try:
+        server = server_of(url, model, api_key_env, ca_file, header)
+        code = record_until_stopped(server, out, port)
+    except ConfigurationError as error:
+        raise _refused(str(error)) from None
+    raise typer.Exit(int(code))
+
+
+def drift(
+    one: Annotated[str, typer.Argument(metavar="A", help="A cassette, or a recording.")],
+    other: Annotated[
+        str, typer.Argument(metavar="B", help="A cassette, mock:PROFILE, or the URL of a server.")
+    ],
+    model: Model = MODEL,
+    api_key_env: ApiKeyEnv = None,
+    ca_file: CaFile = None,
+    header: Header = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the session with B's URL here.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+) -> None:
+    """Compare two servers event by event, up to the names of ids: the first difference that matters."""
+    from conformance.live.drifting import compare, drift_json, drift_lines
+    from conformance.options import ConfigurationError
+
+    try:
+        server = server_of(other, model, api_key_env, ca_file, header) if "://" in other else None
+        found = compare(Path(one), other, server, keep)
+    except ConfigurationError as error:
+        raise _refused(str(error)) from None
+    print(drift_json(found) if json else "\n".join(drift_lines(found)))
+    if found.drift.difference is not None:
+        raise typer.Exit(int(Exit.FAILED))
+
+
+def replay_cassette(file: Path, client: str) -> Exit:
+    """`conformance replay CASSETTE`: the client against the recorded server, in virtual time.
+
+    Raises ConfigurationError: no cassette, or a client that cannot be used.
+    """
+    from conformance.clients.choice import clock_of, parse_client
+    from conformance.live.replaying import replay_cassette as play
+    from conformance.options import RunOptions
+    from conformance.session import ready_client
+
+    chosen = parse_client(client)
+    clock = clock_of(chosen, None)
+    played = play(file, ready_client(RunOptions(client=chosen, clock=clock)))
+    print(f"{file}: {played.outcome}" + (f" ({played.error})" if played.error else ""))
+    print(f"  text    {played.text or '(none)'}")
+    for name in sorted({*played.then, *played.now}):
+        print(f"  client  {name:<32} {played.then.get(name, 0):>4} then, {played.now.get(name, 0):>4} now")
+    for finding in played.result.findings:
+        print(f"  finding {finding.id}: expected {finding.expected}, got {finding.actual}")
+    if played.result.reason:
+        print(f"  {played.result.outcome.value}: {played.result.reason}")
+    from conformance.exits import exit_of
+
+    return exit_of([played.result])
+
+
+def bundle(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Folders of --out, --record; files.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="ZIP", help="What is written.")] = Path("bundle.zip"),
+    media: Annotated[bool, typer.Option("--media", help="With the media of the cassettes.")] = False,
+    api_key_env: ApiKeyEnv = None,
+    header: Header = None,
+) -> None:
+    """Pack what a server's maintainers need, masked: traces, cassettes, reports, environment."""
+    from conformance.live.bundle import bundle as pack
+    from conformance.live.server import live_server
+    from conformance.options import ConfigurationError
+    from conformance.session import environment
+
+    try:
+        secrets = live_server(
+            "ws://unused/v1/realtime",
+            MODEL,
+            api_key_env=api_key_env,
+            header=header or [],
+            environment=os.environ,
+        ).headers
+        names = pack(sources, out, environment=environment(), secrets=secrets, media=media)
+    except ConfigurationError as error:
+        raise _refused(str(error)) from None
+    print(f"{out}: {len(names)} file(s), masked")

@@ -134,7 +134,7 @@ class ProxyServer:
         """Why the server could not be reached, each time."""
         self.statuses: list[int] = []
         """HTTP statuses with which it refused an upgrade."""
-        self._behind = behind
+        self.behind = behind
         self._armed = Armed(faults, seed, self.journal)
         self._seed = seed
         self._dialect = dialect
@@ -169,7 +169,7 @@ class ProxyServer:
 
         Raises OSError: the address cannot be bound.
         """
-        self._http = make_http(self._behind)
+        self._http = make_http(self.behind)
         app = web.Application()
         app.router.add_get("/v1/realtime", self._realtime)
         app.router.add_get("/{path:.*}", self._passed_on)
@@ -227,7 +227,7 @@ class ProxyServer:
     async def _passed_on(self, request: web.Request) -> web.Response:
         """A GET of anything else, such as /health."""
         assert self._http is not None
-        url = self._behind.http_url.join(request.rel_url)
+        url = self.behind.http_url.join(request.rel_url)
         try:
             async with self._http.get(url, allow_redirects=False) as answer:
                 body = await answer.content.read(MAX_FRAME_BYTES)
@@ -268,7 +268,7 @@ class ProxyServer:
             return answer
         try:
             peer = await connect(
-                self._http, self._behind, request.rel_url.raw_query_string, self._own(request)
+                self._http, self.behind, request.rel_url.raw_query_string, self._own(request)
             )
         except Unreachable as error:
             return self._refused(info, error)

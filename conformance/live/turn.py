@@ -18,6 +18,7 @@ from conformance.probing.prober import Asking, ProbeFailed, play
 from conformance.probing.transcript import Transcript
 from mockserver.proxy import ProxyServer
 from mockserver.seen import Seen
+from mockserver.upstream import Tape
 from scenarios.probing import ProbeSpec, ProbeStep
 
 CLIP_MS = 2400
@@ -64,13 +65,15 @@ def question_of(wav: Path) -> bytes:
     return pcm[: CLIP_MS * BYTES_PER_MS].ljust(CLIP_MS * BYTES_PER_MS, b"\0")
 
 
-async def take_turn(server: LiveServer, wav: Path) -> Turn:
+async def take_turn(server: LiveServer, wav: Path, tape: Tape | None = None) -> Turn:
     """Open a session, ask, listen, acknowledge, close.
 
+    Args:
+        tape: keeps the session.
     Raises Problem: naming the step that failed and what the server said.
     """
     pcm, voice = question_of(wav), load_reference_voice(wav)
-    proxy = ProxyServer(server.behind())
+    proxy = ProxyServer(server.behind(), tape=tape)
     await proxy.start()
     failed = ""
     transcript = Transcript()

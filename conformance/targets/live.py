@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from conformance.abilities import ALL, Abilities, Need
 from conformance.live.bill import DeviceUse, For
+from conformance.live.cassette import CassetteTape
 from conformance.live.measured import Measured
 from conformance.live.premises import Conversation, conversation_of
 from conformance.live.server import LiveServer, masked
@@ -17,6 +18,7 @@ from conformance.targets import mock
 from conformance.targets.mock import server_faults
 from mockserver.app import Identify, MockServer
 from mockserver.journal import Journal
+from mockserver.played import PlayedFrame, PlayedServer
 from mockserver.proxy import CANNOT_BE_PROXIED, ProxyServer
 from scenarios.faults import Layer
 from scenarios.model import Scenario
@@ -41,6 +43,8 @@ class LiveTarget:
     judge: JudgeSettings | None = None
     record: Path | None = None
     """Folder for cassettes; None: none are kept."""
+    played: tuple[PlayedFrame, ...] | None = None
+    """The server side of a cassette, in the place of the server."""
 
 
 def abilities(target: LiveTarget) -> Abilities:
@@ -104,6 +108,8 @@ def make_server(
     identify: Identify | None,
 ) -> ProxyServer:
     """A proxy with the scenario's faults, not yet started."""
+    if target.played is not None:
+        return PlayedServer(target.played, seed=seed, identify=identify, journal=journal)
     return ProxyServer(
         target.server.behind(),
         faults=server_faults(scenario) if target.inject else (),
@@ -112,14 +118,22 @@ def make_server(
         max_sessions=target.sessions,
         identify=identify,
         journal=journal,
+        tape=_tape(scenario, target),
         drop_headers=frozenset({"authorization"}),  # the client's is a canary; the server's key is added here
     )
+
+
+def _tape(scenario: Scenario, target: LiveTarget) -> CassetteTape | None:
+    if target.record is None:
+        return None
+    server = target.server
+    return CassetteTape(target.record, scenario.id, target=server.told(), headers=server.headers)
 
 
 def account(observation: Observation, server: MockServer | ProxyServer, options: RunOptions) -> None:
     """Gather what a live server was seen to do into the observation; of the mock there is nothing to gather."""
     target = options.live
-    if target is None or not isinstance(server, ProxyServer):
+    if target is None or target.played is not None or not isinstance(server, ProxyServer):
         return
     proxy = server
     scenario = observation.scenario

@@ -58,7 +58,7 @@ def played(
         async def start(self) -> None:
             if not away:
                 await server.start()
-                self._behind = Behind(server.url)
+                self.behind = Behind(server.url)
             await super().start()
 
         async def stop(self) -> None:

@@ -343,7 +343,7 @@ def test_credentials_are_added_and_the_client_s_headers_and_query_pass() -> None
             proxied(f"{url}?tenant=a", headers={"Authorization": "Bearer s3cret"}) as proxy,
             get(proxy.url + "?model=a%26b", {"X-Mine": "1"}),
         ):
-            return repr(proxy._behind)
+            return repr(proxy.behind)
 
     told = run_virtual(main)
 

@@ -1,0 +1,70 @@
+"""What to send to a server's maintainers: a zip of trace, cassette, report and environment, masked."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from conformance.live.server import masked
+from conformance.options import ConfigurationError
+
+TAKEN = (".ndjson", ".json", ".jsonl", ".md", ".txt", ".xml")
+MAX_FILE_BYTES = 64 * 1024 * 1024
+_ADDRESS = re.compile(r"(?P<scheme>wss?|https?)://[^/\s\"'@]*@")
+
+
+def bundle(
+    sources: list[Path], out: Path, *, environment: Mapping[str, str], secrets: Mapping[str, str], media: bool
+) -> list[str]:
+    """Pack files and folders.
+
+    Args:
+        sources: folders of a run (`--out`, `--record`) or single files.
+        secrets: values that must stand nowhere, by any name.
+        media: take the media of cassettes too; without them only their hashes go along.
+    Returns: names in the zip.
+    Raises ConfigurationError: nothing to pack, or a file that cannot be read or written.
+    """
+    taken = [found for source in sources for found in _files(source, media)]
+    if not taken:
+        told = ", ".join(str(source) for source in sources)
+        raise ConfigurationError(
+            f"{told}: nothing to pack; expected traces, cassettes or reports ({', '.join(TAKEN)})"
+        )
+    names: list[str] = []
+    try:
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+            for name, path in taken:
+                packed.writestr(name, _masked(path, secrets))
+                names.append(name)
+            packed.writestr("environment.json", json.dumps(dict(environment), indent=2) + "\n")
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename or out}: {error.strerror or error}") from error
+    return [*names, "environment.json"]
+
+
+def _files(source: Path, media: bool) -> Iterator[tuple[str, Path]]:
+    if source.is_file():
+        yield source.name, source
+        return
+    if not source.is_dir():
+        raise ConfigurationError(f"{source}: does not exist")
+    for path in sorted(source.rglob("*")):
+        inside = path.relative_to(source)
+        is_media = "media" in inside.parts
+        if not path.is_file() or path.is_symlink() or path.stat().st_size > MAX_FILE_BYTES:
+            continue
+        if (is_media and media) or (not is_media and path.suffix in TAKEN):
+            yield f"{source.name}/{inside.as_posix()}", path
+
+
+def _masked(path: Path, secrets: Mapping[str, str]) -> bytes:
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data
+    return _ADDRESS.sub(r"\g<scheme>://***@", masked(text, secrets)).encode("utf-8")

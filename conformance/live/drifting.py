@@ -1,0 +1,71 @@
+"""`conformance drift`: a cassette against another, against the mock in a profile, or against a live server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from conformance.live.cassette import read_cassette
+from conformance.live.drift import Drift, drift
+from conformance.live.mirror import mirrored
+from conformance.live.replaying import record_against
+from conformance.live.server import LiveServer
+from conformance.options import ConfigurationError
+from mockserver.profiles import PROFILES
+
+MOCK = "mock:"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What was compared, and what came of it."""
+
+    one: str
+    other: str
+    drift: Drift
+
+
+def compare(one: Path, other: str, server: LiveServer | None, keep: Path | None) -> Compared:
+    """Compare a cassette with something.
+
+    Args:
+        other: path of a cassette, or `mock:PROFILE`.
+        server: in its place, a server to which the cassette's client side is played.
+        keep: folder for what it answered; None: it is not kept.
+    Raises ConfigurationError: one of them cannot be used.
+    """
+    first = read_cassette(one)
+    if server is not None:
+        if keep is not None:
+            second = asyncio.run(record_against(first, server, keep))
+        else:
+            with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+                second = asyncio.run(record_against(first, server, Path(folder)))
+        name = str(server.told()["url"])
+    elif other.startswith(MOCK):
+        profile = other.removeprefix(MOCK)
+        if profile not in PROFILES:
+            raise ConfigurationError(f"{other}: unknown profile; known: {', '.join(sorted(PROFILES))}")
+        second, name = mirrored(first, profile), other
+    else:
+        second, name = read_cassette(Path(other)), other
+    return Compared(str(one), name, drift(first, second))
+
+
+def drift_lines(found: Compared) -> list[str]:
+    """For a reader."""
+    result = found.drift
+    lines = [f"{found.one} and {found.other}: {result.compared} event(s) agree"]
+    if result.difference is not None:
+        lines += result.difference.told("A", "B")
+    else:
+        lines.append("no difference that matters")
+    return lines + [f"  note: {note}" for note in result.notes]
+
+
+def drift_json(found: Compared) -> str:
+    """The same for programs."""
+    return json.dumps({"a": found.one, "b": found.other, **asdict(found.drift)}, indent=2)
