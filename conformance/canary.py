@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import base64
+import re
+from collections.abc import Mapping
 from typing import Final
 
 SECRET: Final = "sk-canary-5b1fe0c94d7a4e62"
 """No credential of anybody; a client gets it as its API key for the server and for the judge."""
+
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+_SHORTEST = 8
+"""Characters; what is shorter would be found in any text."""
+
+
+def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of variables whose names say that they are secret."""
+    return tuple(
+        value
+        for name, value in sorted(environment.items())
+        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST
+    )
 
 
 def forms(secret: str) -> tuple[str, ...]:

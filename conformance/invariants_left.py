@@ -80,6 +80,8 @@ def _texts(observation: Observation) -> Iterator[tuple[str, str]]:
     for path in _files(observation.out):
         yield f"the name of {path.name[:40]}", str(path.relative_to(observation.out))
         yield str(path.relative_to(observation.out)), path.read_bytes().decode("utf-8", "replace")
+    for said in sorted(observation.out.parent.glob("client.std*")):
+        yield said.name, said.read_bytes().decode("utf-8", "replace")
     for record in observation.logs:
         yield f"a log message of {record.name}", record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:

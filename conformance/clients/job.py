@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import wave
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import orjson
+
+from conformance.canary import SECRET
 
 if TYPE_CHECKING:
     from client.media import Frame, Prepared, ReferenceVoice
@@ -38,6 +40,8 @@ class Job:
     judge_url: str = ""
     """Base URL of the judge, when the scenario has one."""
     judge_model: str = ""
+    api_key: str = field(default=SECRET, repr=False)
+    """For server and judge, which take any: it opens nothing, and must turn up nowhere."""
 
     def environment(self) -> dict[str, str]:
         """The job as `CONFORMANCE_*` variables."""
@@ -48,6 +52,7 @@ class Job:
             "CONFORMANCE_SAMPLES": self.samples,
             "CONFORMANCE_OUT": self.out,
             "CONFORMANCE_DEADLINE_S": f"{self.deadline_s:g}",
+            "CONFORMANCE_API_KEY": self.api_key,
         }
         if self.judge_url:
             variables["CONFORMANCE_JUDGE_URL"] = self.judge_url
@@ -55,7 +60,7 @@ class Job:
         return variables
 
     def fields(self) -> dict[str, str]:
-        """What `{...}` in a command line is filled with."""
+        """What `{...}` in a command line is filled with; no key, for everybody sees command lines."""
         parts = urlsplit(self.url)
         return {
             "url": self.url,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from conformance.abilities import Need
+from conformance.canary import secrets_of
 from conformance.capture import client_tasks
 from conformance.clients.adapting import adapted
 from conformance.clients.job import Job, write_media
@@ -63,6 +64,7 @@ class OutsideRun:
         self.scene = scene
         observation = scene.observation
         observation.outside = True
+        observation.secrets += secrets_of(scene.options.client_env)
         observation.scenario = adapted(observation.scenario)
         scenario = observation.scenario
         observation.out.mkdir(parents=True, exist_ok=True)

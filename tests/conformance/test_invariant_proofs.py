@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
-from conformance.canary import SECRET, forms
+from conformance.canary import SECRET, forms, secrets_of
+from conformance.clients import builtin
+from conformance.clients.job import Job
 from conformance.clock import SIDE
 from conformance.defects.rewrite import Rewrite, applied
 from conformance.invariants import INVARIANTS, WARNINGS
+from conformance.invariants_left import secret_in_artifact
 from conformance.options import RunOptions
 from conformance.outcome import Outcome, ScenarioResult
-from conformance.runner import run_scenario
+from conformance.runner import perform, run_scenario
 from conformance.watch import Watch
 from scenarios import load_catalogue
 from scenarios.faults import ErrorEvent, FaultBase, NoSessionCreated
@@ -311,3 +314,33 @@ def test_the_clean_client_breaks_no_invariant_in_the_same_place() -> None:
     slow = CLEAN.server.model_copy(update={"decision_ms": 1500, "profile": "input-driven"})
 
     assert _run(_clean(server=slow)).outcome is Outcome.PASS
+
+
+def test_a_key_that_a_program_prints_is_found(tmp_path: Path) -> None:
+    options = RunOptions()
+    seen = perform(_clean(), options, tmp_path, builtin.prepare(CLEAN, options))
+    assert [f.id for f in secret_in_artifact(seen)] == []
+
+    (tmp_path / "client.stderr").write_text(f"connecting with {SECRET}\n")
+
+    (finding,) = secret_in_artifact(seen)
+    assert finding.actual == "in client.stderr"
+
+
+def test_a_client_of_others_is_given_the_key_and_no_command_line_shows_it() -> None:
+    job = Job("ws://127.0.0.1:1/", "m", "v.wav", "s.jsonl", "out", 60.0)
+
+    assert job.environment()["CONFORMANCE_API_KEY"] == SECRET
+    assert SECRET not in " ".join(job.fields().values())
+    assert SECRET not in repr(job)
+
+
+def test_secrets_that_a_program_is_given_by_name_are_looked_for_too() -> None:
+    given = {
+        "OPENAI_API_KEY": "sk-1234567890",
+        "PATH": "/usr/bin:/bin",
+        "HF_TOKEN": "short",
+        "DB_password": "longenough",
+    }
+
+    assert secrets_of(given) == ("longenough", "sk-1234567890")
