@@ -43,6 +43,9 @@ def fuzz(
     ] = "local",
     media: Annotated[bool, typer.Option("--media/--no-media", help="Clips with pictures.")] = True,
     judge: Annotated[bool, typer.Option("--judge/--no-judge", help="Scenarios with a judge.")] = True,
+    server: Annotated[
+        bool, typer.Option("--server", help="Hostile clients against the mock server instead.")
+    ] = False,
     states: States = False,
     json: Annotated[
         Path | None, typer.Option("--json", help="Write the summary as JSON; `-` for standard output.")
@@ -52,7 +55,7 @@ def fuzz(
     from conformance.options import ConfigurationError
 
     try:
-        plan = _plan(cases, for_, seed, jobs, case, shard, executor, media=media, judge=judge)
+        plan = _plan(cases, for_, seed, jobs, case, shard, executor, media=media, judge=judge, server=server)
         code = _campaign(plan, save, json, states=states)
     except ConfigurationError as error:
         raise _fail(str(error)) from None
@@ -70,6 +73,7 @@ def _plan(
     *,
     media: bool,
     judge: bool,
+    server: bool,
 ) -> Plan:
     import os
 
@@ -86,7 +90,7 @@ def _plan(
         raise ConfigurationError(f"--cases {cases}: at least 1")
     if re.fullmatch(r"local|ray(:.+)?", executor) is None:
         raise ConfigurationError(f"--executor {executor!r}: local, ray or ray:ADDRESS")
-    kinds = Kinds(media=media, judge=judge)
+    kinds = Kinds(media=media, judge=judge, server=server)
     jobs = jobs or os.cpu_count() or 1
     if case is not None:
         return Plan(seed, cases=case + 1, jobs=1, shard=(case + 1, case + 1), kinds=kinds)

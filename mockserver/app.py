@@ -251,17 +251,19 @@ class MockServer:
         if not websocket.can_prepare(request):
             await websocket.prepare(request)  # no upgrade: raises what it is answered with
         transport = request.transport
-        if transport is None or self._closing:
-            return (
-                websocket
-                if transport is None
-                else web.Response(status=503, text="the server is going away\n")
-            )
+        if transport is None:
+            return web.Response(status=400)  # gone already
+        if self._closing:
+            return web.Response(status=503, text="the server is going away\n")
         info, session, faults = self._accepted(transport, request)
         answer = await ask_faults(transport, info, faults, self.journal, self._live)
         if answer is not None:
             return answer
-        await websocket.prepare(request)
+        try:
+            await websocket.prepare(request)
+        except ConnectionResetError:  # gone before its upgrade was answered
+            info.ended_s, info.ended_by, info.how = asyncio.get_running_loop().time(), "client", "rst"
+            return web.Response(status=400)  # aiohttp finds the connection gone and lets it be
         connection = Connection(
             websocket, transport, info=info, session=session, faults=faults, journal=self.journal
         )

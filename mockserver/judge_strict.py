@@ -92,6 +92,9 @@ def reask_violations(asked: Asked, before: JudgeRequest | None) -> Iterator[Judg
 def _reason(asked: Asked, before: JudgeRequest) -> Iterator[JudgeViolation]:
     told = asked.turns[-1].text
     standing = before.verdict.standing
+    doubtful = not plainly_there(asked.kind, before.content)  # bare fragments may be read as none
+    if standing == "verdict" and doubtful:
+        return
     if standing == "verdict":
         yield JudgeViolation("16.7", "reask-of-a-verdict", "the reply before could be scored", "R52")
         return
@@ -99,7 +102,6 @@ def _reason(asked: Asked, before: JudgeRequest) -> Iterator[JudgeViolation]:
         yield JudgeViolation("16.7", "reask-of-a-truncated-reply", "finish_reason length", "R60")
     if not all(name in told for name in REQUIRED_FIELDS[asked.kind]):
         yield JudgeViolation("16.7", "reask-format", "the fields wanted are not named", "R53")
-    doubtful = not plainly_there(asked.kind, before.content)  # bare fragments may be read as none
     if standing == "invalid" and not doubtful and "invalid" not in told.lower():
         yield JudgeViolation(
             "16.7", "reask-wrong-reason", f"{before.verdict.detail}; told as {told[:200]!r}", "R54"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from conformance.observation import Observation, SampleFacts
 from conformance.wiring import session_name
 from mockserver.journal import Entry
+from scenarios.faults import FAULTS, Layer
 
 TEARDOWN = ("pad_join", "ack_join", "final_ack", "closing", "forcing")
 """Phases of the client from the end of its drain on."""
@@ -33,6 +34,8 @@ class Attempt:
     received: list[tuple[float, str]] = field(default_factory=list)
     missed: list[tuple[float, str, str]] = field(default_factory=list)
     """Deadlines that passed: when, what, in which phase."""
+    units_after: int = 0
+    """Appends that were begun after the teardown had."""
     entries: list[Entry] = field(default_factory=list)
     """The server's journal of its connection, in time."""
     faults: frozenset[str] = frozenset()
@@ -46,6 +49,17 @@ class Attempt:
     def last_phase(self) -> str:
         """The phase in which it ended."""
         return self.phases[-1][1] if self.phases else ""
+
+    @property
+    def stuck_in(self) -> str:
+        """The step of the teardown that took longest."""
+        ends = [at_s for at_s, _ in self.phases[1:]] + [self.ended_s or 0.0]
+        spent = [
+            (end - at_s, name)
+            for (at_s, name), end in zip(self.phases, ends, strict=True)
+            if name in TEARDOWN
+        ]
+        return max(spent, default=(0.0, ""))[1]
 
     def only(self, *allowed: str) -> bool:
         """Whether nothing else went wrong on purpose."""
@@ -88,6 +102,7 @@ def _take_step(attempt: Attempt, what: str, t_s: float, data: object) -> None:
         attempt.phases.append((t_s, str(data["name"])))
     elif what == "sent":
         attempt.sent.append((t_s, str(data["type"])))
+        attempt.units_after += data["type"] == "input_audio_buffer.append" and attempt.last_phase in TEARDOWN
     elif what == "received":
         attempt.received.append((t_s, str(data["type"])))
     elif what == "deadline":
@@ -111,5 +126,6 @@ def _take_connections(observation: Observation, named: dict[str, Attempt]) -> No
         attempt.faults = frozenset(
             report.name
             for report in observation.faults
-            if report.state != "armed" and report.connection in (None, attempt.connection)
+            if report.state != "armed"
+            and (report.connection in (None, attempt.connection) or FAULTS[report.name].layer is Layer.SEAM)
         )

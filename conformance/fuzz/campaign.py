@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conformance.fuzz import executors, files
-from conformance.fuzz.case import Block, BlockResult, CasePlayer, Found, play_block
+from conformance.fuzz.case import Block, BlockResult, Found
 from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.play import scratch_folder
+from conformance.fuzz.playing import play_block, player_for
 from conformance.fuzz.shrink import shrink
-from conformance.fuzz.states import ALL_STATES
+from conformance.fuzz.states import wanted
 from conformance.outcome import Outcome
 
 BLOCK = 20
@@ -99,7 +100,7 @@ class Tally:
     @property
     def never(self) -> list[str]:
         """States that no case reached."""
-        return [state for state in ALL_STATES if not self.states[state]]
+        return [state for state in wanted(self.states) if not self.states[state]]
 
     @property
     def harness_errors(self) -> bool:
@@ -147,11 +148,10 @@ def _executed(plan: Plan, blocks: Iterator[Block]) -> Generator[BlockResult, Non
 
 def _make_small(plan: Plan, tally: Tally, save: Path | None) -> None:
     with scratch_folder() as scratch:
-        player = CasePlayer(plan.seed, scratch)
         for group in list(tally.groups.values())[:SHRUNK]:
             if not group.found.data:
                 continue
-            group.found = shrink(group.found, player)
+            group.found = shrink(group.found, player_for(group.found.data, plan.seed, scratch))
             if save is not None:
                 files.write(group.found, save)
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from conformance.fuzz.drawing import Drawer, Kinds
-from conformance.fuzz.play import Played, play, scratch_folder
+from conformance.fuzz.drawing import Kinds
+from conformance.fuzz.play import Played, play
 from conformance.fuzz.strategies import build
 from conformance.options import RunOptions
 from conformance.outcome import Finding, Outcome
+from scenarios.errors import ScenarioError
 
 Data = dict[str, Any]
 
@@ -130,6 +128,14 @@ class CasePlayer:
         options = RunOptions(seed=self.seed, tie_seed=ties)
         return play(build(data, f"fuzz/{self.seed}-{number}"), options, self.scratch, trace=self.trace)
 
+    def valid(self, data: Data) -> bool:
+        """Whether it is a scenario at all."""
+        try:
+            build(data, "edited")
+        except ScenarioError:
+            return False
+        return True
+
     def check(self, found: Found, data: Data) -> tuple[Found, ...]:
         """What the same look finds in other data: for shrinking, and for replaying."""
         played = self.play(data, found.number, ties=None if found.against else found.ties)
@@ -201,18 +207,3 @@ class BlockResult:
     cases: tuple[CaseResult, ...]
     cpu_s: float
     """Processor time of this process for it."""
-
-
-def play_block(block: Block) -> BlockResult:
-    """Draw and play the cases of a block; a module-level function, so that it can be sent to a worker."""
-    began_s = time.process_time()
-    drawer = _drawer(block.kinds, os.getpid())
-    with scratch_folder() as scratch:
-        player = CasePlayer(block.seed, scratch)
-        cases = tuple(player.case(number, drawer.draw(block.seed, number)) for number in block.numbers)
-    return BlockResult(cases, time.process_time() - began_s)
-
-
-@lru_cache(maxsize=4)
-def _drawer(kinds: Kinds, pid: int) -> Drawer:
-    return Drawer(kinds)

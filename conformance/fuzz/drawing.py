@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from conformance.fuzz.hostile import hostile_client
 from conformance.fuzz.strategies import scenario_data
 
 BUFFER_BYTES = 4096
@@ -30,6 +32,14 @@ class Kinds:
     media: bool = True
     judge: bool = True
     seams: bool = True
+    server: bool = False
+    """Hostile clients against the mock server instead of scenarios against a client."""
+
+
+def _strategy(kinds: Kinds) -> st.SearchStrategy[dict[str, Any]]:
+    if kinds.server:
+        return hostile_client()
+    return scenario_data(media=kinds.media, judge=kinds.judge, seams=kinds.seams)
 
 
 class Drawer:
@@ -39,7 +49,7 @@ class Drawer:
         self._drawn: dict[str, Any] | None = None
 
         @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(scenario_data(media=kinds.media, judge=kinds.judge, seams=kinds.seams))
+        @given(_strategy(kinds))
         def take(data: dict[str, Any]) -> None:
             self._drawn = data
 

@@ -278,6 +278,8 @@ COMPANIONS: Mapping[str, tuple[str, ...]] = {
     "no_transport": ("stop_reading",),
     "no_socket": ("stop_reading",),
 }
+SLOW_GOODBYE: Data = {"slow_write": {"write": "session.close", "delay_s": 4.7}}
+"""Beside an answer that takes 19.9 s it needs all of the outer close deadline."""
 UNSCOPED = frozenset({"slow_disk"})
 
 
@@ -303,6 +305,9 @@ def session_faults(dice: Dice, ids: tuple[str, ...], count: int, *, seams: bool)
         company = [
             other for name in names for other in COMPANIONS.get(name, ()) if seams or other not in _SEAMS
         ]
+        if "late_session_closed" in names and seams and dice.chance(40):
+            drawn.append(SLOW_GOODBYE)
+            continue
         name = dice.pick(company) if company and dice.chance(50) else dice.weighted(choices)
         names.append(name)
         drawn.append(one(dice, name, ids))

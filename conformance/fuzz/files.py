@@ -74,6 +74,8 @@ def text_of(found: Found, file: Path) -> str:
         "replay": f"conformance replay {file.name}",
     }
     lines = [f"{HEAD} {FORMAT}", *(f"# {key}: {_one_line(value)}" for key, value in head.items())]
+    if "steps" in found.data:
+        return "\n".join(lines) + "\n" + dumped(found.data)
     data = {
         **found.data,
         "title": f"Found by fuzzing: {finding.id}",

@@ -8,6 +8,7 @@ from typing import Any
 from conformance.fuzz.attempts import TEARDOWN, Attempt
 from conformance.observation import Observation
 from conformance.outcome import Finding
+from scenarios.faults import LateSessionClosed
 
 DEAF = frozenset(
     {"stop_reading", "resume_reading", "slow_reading", "swallow_cancellation", "no_transport", "no_socket"}
@@ -28,9 +29,10 @@ FROZEN = frozenset({"never_done", "freeze_tail", "split_text"})
 """Faults of a reply that leave every event in order."""
 ENDS = frozenset({"reset_peer", "close_code", "bad_frame", "oversize_frame", "invalid_utf8"})
 """Faults that end the connection."""
-SEAMS = frozenset(
-    {"swallow_cancellation", "failing_write", "slow_write", "no_transport", "no_socket", "slow_disk"}
-)
+LOST = ("reset_peer", "half_close", "close_code", "limit_data")
+"""Faults that end the connection and spoil nothing that came before."""
+HARMLESS = "playback_ack_too_late"
+"""The one error of a server that fails no sample (R35)."""
 TOLERANCE_S = 1.0
 
 OF_STEP = {
@@ -52,6 +54,21 @@ def _finding(
     attempt: Attempt, check: str, requirements: tuple[str, ...], expected: str, actual: str
 ) -> Finding:
     return Finding(check, requirements, expected, f"{actual} (attempt {attempt.number})", attempt.facts.name)
+
+
+def _codes(attempt: Attempt) -> list[object]:
+    """Codes of the errors that the server sent."""
+    found = []
+    for entry in attempt.entries:
+        if entry.kind == "sent" and entry.name == "error":
+            error = entry.data.get("error")
+            found.append(error.get("code") if isinstance(error, dict) else entry.data.get("code"))
+    return found
+
+
+def _harmful(attempt: Attempt) -> bool:
+    """Whether the client was told of an error that fails a sample."""
+    return any(name == "error" for _, name in attempt.received) and set(_codes(attempt)) != {HARMLESS}
 
 
 def _timed_out(observation: Observation, attempt: Attempt) -> bool:
@@ -81,14 +98,24 @@ def teardown_is_advisory(observation: Observation, attempts: list[Attempt]) -> I
     """Once every reply is complete and the drain has settled, nothing that follows costs the sample (R2, R18, R19)."""
     for attempt in attempts:
         settled_s = attempt.phase_s("settled")
-        if settled_s is None or attempt.action == "" or not attempt.only(*DEAF, *MUTE_END, "split_text"):
+        if (
+            settled_s is None
+            or attempt.action == ""
+            or not attempt.only(*DEAF, *MUTE_END, *LOST, "split_text", "error_event")
+        ):
             continue
-        if _all_done(observation, attempt) is None or any(name == "error" for _, name in attempt.received):
+        if _all_done(observation, attempt) is None or _harmful(attempt):
             continue
         room_s = observation.deadlines.request_s - (settled_s - attempt.started_s)
         if room_s < observation.deadlines.worst_teardown_s + TOLERANCE_S or attempt.action == "publish":
             continue
-        spoken = OF_STEP.get(attempt.last_phase, ()) if _timed_out(observation, attempt) else ()
+        spoken: tuple[str, ...] = (
+            OF_STEP.get(attempt.stuck_in, ()) if _timed_out(observation, attempt) else ()
+        )
+        if not spoken and attempt.faults & set(LOST):
+            spoken = ("R19", "R45")
+        if not spoken and any(name == "error" for _, name in attempt.received):
+            spoken = ("R35",)
         metadata = attempt.facts.metadata or {}
         if not spoken:
             spoken = ("R2", "R4") if metadata.get("ack_timeout") else ("R18", "R19", "R20")
@@ -97,7 +124,7 @@ def teardown_is_advisory(observation: Observation, attempts: list[Attempt]) -> I
             "sample.outcome",
             spoken,
             "published: every reply was complete before the teardown began",
-            f"{attempt.action}, row {attempt.row}, in {attempt.last_phase}: {attempt.reason}",
+            f"{attempt.action}, row {attempt.row}, longest in {attempt.stuck_in}: {attempt.reason}",
         )
 
 
@@ -112,9 +139,9 @@ def teardown_is_bounded(observation: Observation, attempts: list[Attempt]) -> It
             yield _finding(
                 attempt,
                 "finishes_within_s",
-                OF_STEP.get(attempt.last_phase, ("R1",)),
+                OF_STEP.get(attempt.stuck_in, ("R1",)),
                 f"a teardown of at most {bound_s:g} s",
-                f"{attempt.ended_s - begun_s:.1f} s, in {attempt.last_phase}",
+                f"{attempt.ended_s - begun_s:.1f} s, longest in {attempt.stuck_in}",
             )
 
 
@@ -127,7 +154,12 @@ def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Itera
         told = [at_s for at_s, name in attempt.received if name == "error" and at_s < closing_s]
         why = ""
         requirements: tuple[str, ...] = ("R21", "R22", "R24", "R25")
-        if told and "error_event" in attempt.faults and "garbage_event" not in attempt.faults:
+        if (
+            told
+            and _harmful(attempt)
+            and "error_event" in attempt.faults
+            and "garbage_event" not in attempt.faults
+        ):
             why = f"the server reported an error at {told[0]:.1f} s"
         failed = [
             entry.data.get("status")
@@ -168,17 +200,39 @@ def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Ite
         any(what == "drain" for _, what, _ in attempt.missed)
         and attempt.only(*DEAF, *MUTE_END, *FROZEN)
         and not any(name == "error" for _, name in attempt.received)
-        and not any(
-            e.kind == "sent" and e.data.get("status") not in (None, "completed") for e in attempt.entries
-        )
-        and not any(
-            e.kind == "end" and e.name != "client" for e in attempt.entries if e.data.get("by") == "server"
-        )
+        and not _ended_otherwise(observation, attempt)
+        and attempt.facts.close != "lost"
     ):
         requirements = ("R4", "R24", "R28")
     if requirements and attempt.row != 1:
         actual = f"{attempt.action or 'cancelled'}, row {attempt.row}: {attempt.reason}"
         yield _finding(attempt, "sample.attempts", requirements, "a lone stall is tried once more", actual)
+
+
+def _ended_otherwise(observation: Observation, attempt: Attempt) -> bool:
+    """Whether a reply ended other than completed before the client began to close."""
+    closing_s = attempt.phase_s("closing") or attempt.ended_s or 0.0
+    return any(
+        entry.kind == "sent"
+        and entry.name == "response.done"
+        and entry.data.get("status") != "completed"
+        and entry.t_s - _start_s(observation) < closing_s - 0.01
+        for entry in attempt.entries
+    )
+
+
+def nothing_fails_by_itself(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """A session in which nothing was reported and nothing lost does not fail like one (R36, R40, R41)."""
+    for attempt in attempts:
+        if attempt.row not in (10, 14) or _timed_out(observation, attempt):
+            continue
+        if not attempt.only(*MUTE_END, *FROZEN) or any(name == "error" for _, name in attempt.received):
+            continue
+        streamed = attempt.phase_s("streaming") is not None and attempt.times("sent", "session.created", 0.0)
+        if streamed and not _ended_otherwise(observation, attempt):
+            told = f"row {attempt.row}: {attempt.reason}"
+            expected = "no failure of the client's own making"
+            yield _finding(attempt, "sample.outcome", ("R36", "R40", "R41"), expected, told)
 
 
 def deadlines_are_recorded(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -210,13 +264,24 @@ def good_close_wins(observation: Observation, attempts: list[Attempt]) -> Iterat
     """A close that is answered in time is neither timed out nor forced (R12, R15)."""
     start_s, close_s = _start_s(observation), observation.deadlines.close_s
     for attempt in attempts:
-        if not attempt.only("late_session_closed", "split_text", "slow_disk") or attempt.action == "":
+        if (
+            not attempt.only("late_session_closed", "split_text", "slow_disk", "slow_write")
+            or attempt.action == ""
+        ):
             continue
         asked = attempt.times("received", "session.close", start_s)
-        closed = attempt.times("sent", "session.closed", start_s)
+        closed = attempt.times("sent", "session.closed", start_s) or [
+            at_s + fault.delay_s
+            for at_s in asked
+            for fault in observation.scenario.faults
+            if isinstance(fault, LateSessionClosed) and "late_session_closed" in attempt.faults
+        ]
         if not asked or not closed or closed[0] - asked[0] > close_s - 0.05 or attempt is not attempts[-1]:
             continue
         if _timed_out(observation, attempt) or observation.scenario.client.cancel_at_s:
+            continue
+        goodbyes = [at_s for at_s, name in attempt.sent if name == "session.close"]
+        if not goodbyes or closed[0] - goodbyes[0] > observation.deadlines.close_outer_s - 0.05:
             continue
         metadata = attempt.facts.metadata or {}
         if metadata.get("close_timeout"):
@@ -307,6 +372,7 @@ SESSION_RULES = (
     teardown_is_bounded,
     errors_are_final,
     stalls_are_retried,
+    nothing_fails_by_itself,
     deadlines_are_recorded,
     good_close_wins,
     latency_is_the_attempts,

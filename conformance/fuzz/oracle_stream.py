@@ -147,6 +147,43 @@ def drains_end_in_time(observation: Observation, attempts: list[Attempt]) -> Ite
             yield _finding(attempt, check, ("R43", "R46"), expected, told)
 
 
+def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """A drain that says it has settled leaves no reply open and no residual undecided (R36, R49)."""
+    start_s = _start_s(observation)
+    for attempt in attempts:
+        settled_s = attempt.phase_s("settled")
+        if settled_s is None or not attempt.only(*QUIET_ENDS, "freeze_tail", "listen_per_padded_unit"):
+            continue
+        open_now: dict[Any, float] = {}
+        decided = False
+        for entry in attempt.entries:
+            at_s = entry.t_s - start_s
+            if at_s > settled_s - 0.1:
+                break
+            if entry.kind == "sent" and entry.name == "response.created":
+                open_now[entry.data.get("response_id")] = at_s
+            elif entry.kind == "sent" and entry.name == "response.done":
+                open_now.pop(entry.data.get("response_id"), None)
+            decided |= entry.kind == "unit" and entry.data.get("cause") == "commit"
+        told = ""
+        if open_now:
+            told = (
+                f"settled at {settled_s:.2f} s, while a reply was open since {min(open_now.values()):.2f} s"
+            )
+        elif not decided and attempt.times("sent", "input_audio_buffer.committed", start_s):
+            told = f"settled at {settled_s:.2f} s, before the residual unit was decided"
+        if told:
+            yield _finding(attempt, "sample.text", ("R36", "R49"), "every reply of the input awaited", told)
+
+
+def padding_stops_when_told(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """Once the teardown has begun no further unit is begun (R44)."""
+    for attempt in attempts:
+        if attempt.units_after:
+            told = f"{attempt.units_after} after the teardown had begun"
+            yield _finding(attempt, "wire.padded_appends", ("R43", "R44"), "no append in the teardown", told)
+
+
 def text_is_the_inputs(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """Every reply of the input stands in the answer (R36, R49, R51); one that the clip did not cause does not (R48)."""
     attempt = attempts[-1]
@@ -161,28 +198,43 @@ def text_is_the_inputs(observation: Observation, attempts: list[Attempt]) -> Ite
     if "extra_reply_in_padding" in attempt.faults:
         yield from _unasked(observation, attempt, said)
         return
+    texts, early, late = _replies(attempt, commits[0] + _start_s(observation))
+    wanted = "".join(_bare(texts[key]) for key in texts if key in early)
+    whole = "".join(_bare(text) for key, text in texts.items() if key not in late)
+    if not said.startswith(wanted) or not whole.startswith(said):
+        requirements = ("R36", "R48", "R49", "R51")
+        yield _finding(
+            attempt, "sample.text", requirements, f"{wanted[:120]!r} and what followed", repr(said[:120])
+        )
+
+
+def _replies(attempt: Attempt, commit_s: float) -> tuple[dict[Any, str], set[Any], set[Any]]:
+    """Text of each reply by its id; those begun before the commit; those that are late beyond doubt (design.md 7)."""
     texts: dict[Any, str] = {}
     early: set[Any] = set()
+    late: set[Any] = set()
+    open_now: set[Any] = set()
+    residual = False
+    after_residual = False
     for entry in attempt.entries:
+        if entry.kind == "unit":
+            after_residual = residual
+            residual |= entry.data.get("cause") == "commit"
         if entry.kind != "sent":
             continue
         key = entry.data.get("response_id")
         if entry.name == "response.created":
             texts[key] = ""
-            if entry.t_s - _start_s(observation) < commits[0]:
+            if entry.t_s < commit_s:
                 early.add(key)
+            elif after_residual and not open_now and len(texts) > 1:
+                late.add(key)
+            open_now.add(key)
         elif entry.name.endswith("transcript.delta") and key in texts:
             texts[key] += str(entry.data.get("delta", ""))
-    wanted = "".join(_bare(texts[key]) for key in texts if key in early)
-    whole = "".join(_bare(text) for text in texts.values())
-    if not said.startswith(wanted) or not whole.startswith(said):
-        yield _finding(
-            attempt,
-            "sample.text",
-            ("R36", "R48", "R49", "R51"),
-            f"{wanted[:120]!r} and what followed",
-            repr(said[:120]),
-        )
+        elif entry.name == "response.done":
+            open_now.discard(key)
+    return texts, early, late
 
 
 def _unasked(observation: Observation, attempt: Attempt, said: str) -> Iterator[Finding]:
@@ -205,5 +257,12 @@ def _bare(text: str) -> str:
     return "".join(text.split())
 
 
-STREAM_RULES = (padding_keeps_replies_going, padding_ends, drains_end_in_time, text_is_the_inputs)
+STREAM_RULES = (
+    padding_keeps_replies_going,
+    padding_ends,
+    padding_stops_when_told,
+    drains_end_in_time,
+    nobody_is_left_speaking,
+    text_is_the_inputs,
+)
 """In the order their findings are told."""

@@ -13,6 +13,7 @@ from typing import Any
 from conformance.fuzz.case import CasePlayer, Found
 from conformance.fuzz.files import Saved, dumped, read, versions
 from conformance.fuzz.play import scratch_folder
+from conformance.fuzz.playing import player_for
 from conformance.fuzz.strategies import build
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import Finding
@@ -53,11 +54,12 @@ def replay(file: Path) -> Replay:
     saved = read(file)
     found = _as_found(saved)
     try:
-        build(saved.data, file.stem)
+        if "steps" not in saved.data:
+            build(saved.data, file.stem)
     except ScenarioError as error:
         raise ConfigurationError(f"{file}: {error}") from None
     with scratch_folder() as scratch:
-        return Replay(saved, CasePlayer(saved.seed, scratch).check(found, saved.data))
+        return Replay(saved, player_for(saved.data, saved.seed, scratch).check(found, saved.data))
 
 
 def _as_found(saved: Saved) -> Found:

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from conformance.fuzz.case import CasePlayer, Found
-from conformance.fuzz.strategies import build
-from scenarios.errors import ScenarioError
+from conformance.fuzz.case import Found
+from conformance.fuzz.playing import Player
 
 Data = dict[str, Any]
 Path = tuple[str | int, ...]
@@ -58,7 +57,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 """Plainer values by key, the plainest first."""
 
 
-def shrink(found: Found, player: CasePlayer, *, budget_s: float = BUDGET_S) -> Found:
+def shrink(found: Found, player: Player, *, budget_s: float = BUDGET_S) -> Found:
     """The smallest scenario that gives the same finding; the given one when nothing smaller does.
 
     Args:
@@ -69,9 +68,7 @@ def shrink(found: Found, player: CasePlayer, *, budget_s: float = BUDGET_S) -> F
     until_s = time.monotonic() + budget_s
 
     def still_fails(data: Data) -> Found | None:
-        try:
-            build(data, "shrunk")
-        except ScenarioError:
+        if not player.valid(data):
             return None
         return next((one for one in player.check(found, data) if one.key == found.key), None)
 
@@ -103,7 +100,7 @@ Step = Callable[[Data], Data | None]
 def _steps(data: Data) -> list[Step]:
     """Big steps first: whole faults, samples, replies, sections; then keys; then values."""
     steps: list[Step] = []
-    for section in (("faults",), ("server", "reply"), ("samples",), ("judge", "replies")):
+    for section in (("faults",), ("server", "reply"), ("samples",), ("judge", "replies"), ("steps",)):
         items = _at(data, section)
         if isinstance(items, list):
             steps += [_without((*section, index)) for index in reversed(range(len(items)))]

@@ -70,6 +70,21 @@ ALL_STATES: tuple[str, ...] = (
 """Every state of the table, in its order."""
 
 
+SERVER_STATES: tuple[str, ...] = (
+    *(f"hostile: {what}" for what in ("event", "append_ms", "raw", "text", "wait_s", "binary_bytes")),
+    *(f"hostile: ends by {how}" for how in ("wait", "close", "abort", "fin")),
+    *(f"server: {what}" for what in ("answered", "closed it", "refused the upgrade", "noted a violation")),
+)
+"""The same of a campaign against the server."""
+
+
+def wanted(reached: Mapping[str, int]) -> tuple[str, ...]:
+    """The states of the table, by what kind of campaign reached these."""
+    return (
+        SERVER_STATES if any(state.startswith(("hostile: ", "server: ")) for state in reached) else ALL_STATES
+    )
+
+
 def told(state: str) -> str:
     """A state in words."""
     if state.startswith("row "):

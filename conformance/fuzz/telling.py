@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from conformance.fuzz.campaign import Group, Plan, Tally, outcome_words
-from conformance.fuzz.states import ALL_STATES, told
+from conformance.fuzz.states import told, wanted
 
 EVERY_S = 5.0
 """Between two lines of progress."""
@@ -37,9 +37,9 @@ class Progress:
 def progress_line(tally: Tally) -> str:
     """Cases a second, states, findings."""
     rate = tally.cases / tally.real_s if tally.real_s else 0.0
-    reached = len(ALL_STATES) - len(tally.never)
+    states = len(wanted(tally.states))
     return (
-        f"{tally.cases} cases, {rate:.0f} a second, {reached} of {len(ALL_STATES)} states reached, "
+        f"{tally.cases} cases, {rate:.0f} a second, {states - len(tally.never)} of {states} states reached, "
         f"{len(tally.groups)} finding(s)"
     )
 
@@ -75,9 +75,9 @@ def state_lines(states: Mapping[str, int], *, every: bool) -> list[str]:
     """The table of states; what was never reached is always told."""
     lines = []
     if every:
-        width = max(len(told(state)) for state in ALL_STATES)
-        lines = [f"{told(state):<{width}}  {states.get(state, 0):>7}" for state in ALL_STATES]
-    never = [told(state) for state in ALL_STATES if not states.get(state)]
+        width = max(len(told(state)) for state in wanted(states))
+        lines = [f"{told(state):<{width}}  {states.get(state, 0):>7}" for state in wanted(states)]
+    never = [told(state) for state in wanted(states) if not states.get(state)]
     lines.append("never reached: " + ("; ".join(never) if never else "nothing"))
     return lines
 

@@ -9,9 +9,10 @@ import pytest
 
 from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import applied
-from conformance.fuzz.case import Block, CasePlayer, Found, play_block
+from conformance.fuzz.case import Block, CasePlayer, Found
 from conformance.fuzz.drawing import Drawer, Kinds
 from conformance.fuzz.executors import local
+from conformance.fuzz.playing import play_block
 from conformance.fuzz.shrink import shrink
 from conformance.outcome import Finding, Outcome
 

@@ -1,0 +1,77 @@
+"""Hostile clients drawn against the mock server, and proof that what it does wrong is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.server_case import ServerCasePlayer
+from conformance.outcome import Outcome
+from mockserver.app import MockServer
+from mockserver.connection import Connection
+from mockserver.journal import Journal
+
+GREETING: dict[str, Any] = {
+    "profile": "july",
+    "query": "duplex=1&model=m&minicpmo45_native_duplex=1&autostart=0",
+    "reads": True,
+    "steps": [{"text": "{"}, {"append_ms": 1000}, {"event": {"type": "session.close"}, "times": 20}],
+    "end": "wait",
+}
+
+
+def findings(data: dict[str, Any]) -> set[str]:
+    return {found.finding.id for found in ServerCasePlayer(1).case(0, data).found}
+
+
+def test_drawn_hostile_clients_do_no_harm_and_play_the_same_again() -> None:
+    drawer, player = Drawer(Kinds(server=True)), ServerCasePlayer(2)
+
+    results = [player.case(number, drawer.draw(2, number)) for number in range(40)]
+
+    assert [r.found for r in results if r.outcome is not Outcome.PASS] == []
+    assert [player.case(number, drawer.draw(2, number)) for number in range(5)] == results[:5]
+
+
+@pytest.mark.parametrize("end", ["abort", "fin", "close", "wait"])
+def test_a_client_that_leaves_in_its_upgrade_is_no_error_of_the_server(end: str) -> None:
+    assert findings({**GREETING, "steps": [], "end": end}) == set()
+
+
+def test_a_mute_server_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def says_nothing(self: Connection) -> None:
+        import asyncio
+
+        await asyncio.sleep(2000)
+
+    monkeypatch.setattr(Connection, "run", says_nothing)
+
+    assert findings(GREETING) >= {"server-mute", "neighbour-lost"}
+
+
+def test_an_exception_in_the_server_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(self: MockServer, *given: Any) -> Any:
+        raise RuntimeError("scripted")
+
+    monkeypatch.setattr(MockServer, "_accepted", breaks)
+
+    assert "server-error" in findings(GREETING)
+
+
+def test_a_journal_out_of_order_or_out_of_bounds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Journal.add
+
+    def doubles(self: Journal, *given: Any) -> None:
+        right(self, *given)
+        self.entries.append(self.entries[-1])
+
+    monkeypatch.setattr(Journal, "add", doubles)
+    assert findings(GREETING) == {"journal-invalid"}
+
+    def swells(self: Journal, *given: Any) -> None:
+        right(self, *(dict(g) | {"all_of_it": "x" * 50_000} if isinstance(g, dict) else g for g in given))
+
+    monkeypatch.setattr(Journal, "add", swells)
+    assert "server-memory" in findings(GREETING)
