@@ -6,6 +6,8 @@ not depend on the executor. A worker that dies costs nothing but time: its block
 
 from __future__ import annotations
 
+import importlib
+import logging
 import multiprocessing
 import signal
 from collections import deque
@@ -120,7 +122,7 @@ def on_ray(
     Raises ConfigurationError: Ray is not installed, or the cluster cannot be reached.
     """
     try:
-        import ray
+        ray: Any = importlib.import_module("ray")
     except ImportError:
         raise ConfigurationError("--executor ray needs the extra `cluster` (pip install ray)") from None
     try:
@@ -128,7 +130,7 @@ def on_ray(
             address=address,
             **({} if address else {"num_cpus": jobs, "include_dashboard": False}),
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigurationError(f"--executor ray: {error}") from None
