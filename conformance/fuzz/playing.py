@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from functools import lru_cache
@@ -41,4 +42,8 @@ def play_block(block: Block) -> BlockResult:
 
 @lru_cache(maxsize=4)
 def _drawer(kinds: Kinds, pid: int) -> Drawer:
-    return Drawer(kinds)
+    drawer = Drawer(kinds)
+    drawer.draw(0, 0)  # loads the rest of Hypothesis
+    gc.collect()
+    gc.freeze()  # before the first case, so that the collection after each has its own objects alone to look at
+    return drawer
