@@ -88,10 +88,12 @@ def write_media(
         voice: written as it is sent.
     Returns: the manifest and the voice, absolute paths.
 
-    A row has the fields of evaluation.md 1.2 and one more, `frames`: the stills as JPEG files, one a second, for
+    Paths in it are absolute, for clients differ in what relative ones are relative to. A row has the fields of
+    evaluation.md 1.2 and one more, `frames`: the stills as JPEG files, one a second, for
     clients that decode no video. Where PyAV is not installed, `video` is null.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
     rows = [
         _row(folder, f"{index:04d}", spec, sample)
         for index, (spec, sample) in enumerate(zip(specs, prepared, strict=True))
@@ -107,14 +109,16 @@ def _row(folder: Path, stem: str, spec: SampleSpec, sample: Prepared) -> dict[st
     (folder / f"{stem}_question.wav").write_bytes(wav_of(sample.pcm))
     frames = []
     for second, frame in enumerate(sample.frames):
-        frames.append(f"{stem}_{second:03d}.jpg")
-        (folder / frames[-1]).write_bytes(frame.jpeg)
-    video = f"{stem}.mp4" if frames and write_video(folder / f"{stem}.mp4", sample.frames) else None
+        still = folder / f"{stem}_{second:03d}.jpg"
+        still.write_bytes(frame.jpeg)
+        frames.append(str(still))
+    film = folder / f"{stem}.mp4"
+    video = str(film) if frames and write_video(film, sample.frames) else None
     reminders = {f"reminder{n}": s for n, s in ((1, spec.reminder1), (2, spec.reminder2)) if s is not None}
     return {
         "split": sample.split,
         "id": sample.id,
-        "question_audio": f"{stem}_question.wav",
+        "question_audio": str(folder / f"{stem}_question.wav"),
         "question_text": spec.question,
         "answer1": spec.answer1,
         "answer2": spec.answer2,

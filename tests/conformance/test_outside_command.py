@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 
-from conformance.clients.choice import ClientChoice, abilities_of
 from conformance.clients.network import refusal
 from conformance.clients.program import KEPT_BYTES, KeptOutput, program_environment
-from conformance.options import RunOptions
-from conformance.outcome import Outcome, ScenarioResult
-from conformance.runner import run_scenario
-from scenarios import load_scenarios
+from conformance.outcome import Outcome
+from tests.conformance.playing_programs import CLEAN, STORY, play
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent.parent / "docs" / "examples"
 
-STORY = """
-title: A short one
-about: Made for tests in real time.
-requires: []
-clip: {seconds: 1.2, speech: [0.1, 1.0], frames: false}
-server:
-  profile: july
-  reply: [{starts_at_unit: 0, units: 1, text: "A bell."}]
-"""
-CLEAN = STORY + "expect: {sample: {outcome: published, attempts: 1, text: A bell.}, close: by_peer}\n"
 STALLED = (
     STORY
     + """
@@ -49,26 +33,6 @@ def own_network() -> None:
     why_not = refusal()
     if why_not is not None:
         pytest.skip(f"no network of its own is allowed here: {why_not}")
-
-
-def play(
-    tmp_path: Path, text: str, *argv: str, network: Literal["own", "shared"] = "shared", **more: Any
-) -> ScenarioResult:
-    """One scenario, by its text, with a program."""
-    file = tmp_path / "short.yaml"
-    file.write_text(text)
-    (scenario,) = load_scenarios(file)
-    choice = ClientChoice("command", arguments=(sys.executable, *argv))
-    options = RunOptions(
-        clock="real",
-        client=choice,
-        network=network,
-        out=tmp_path / "out",
-        client_env=program_environment(os.environ, ()),
-        abilities=abilities_of(choice, network),
-        client_deadline_s=30.0,
-    )
-    return run_scenario(scenario, replace(options, **more))
 
 
 def test_the_minimal_client_passes_as_a_program(tmp_path: Path) -> None:
@@ -149,6 +113,9 @@ def test_a_program_that_hangs_is_ended_with_all_it_started_and_its_last_lines_ar
     assert "it never connected" in hang.actual
     assert "stderr: last words" in result.output
     for pid in map(int, result.output[0].removeprefix("stdout: ").split()):
+        until = time.monotonic() + 10  # it was sent its end; on a busy machine it comes a little later
+        while runs(pid) and time.monotonic() < until:
+            time.sleep(0.02)
         assert not runs(pid)
     assert "--client-deadline 1" in result.reproduce
 

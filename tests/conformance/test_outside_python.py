@@ -56,6 +56,21 @@ def test_a_right_client_of_others_passes_what_it_can_show(scenario_id: str) -> N
 
 
 @pytest.mark.parametrize(
+    "scenario_id", ["judge/prose-once[temporal]", "judge/reminders[post-event]", "judge/scored"]
+)
+def test_a_client_that_judges_is_judged_by_the_ledger_and_its_score_files(scenario_id: str) -> None:
+    result = play(scenario_id)
+    assert (result.outcome, result.findings, result.reason) == (Outcome.PASS, (), "")
+
+
+def test_a_client_that_asks_the_judge_nothing_is_not_observable_there(tmp_path: Path) -> None:
+    silent = "from dataclasses import replace\nasync def run(job):\n    await shipped(replace(job, judge_url=''))\n"
+    result = play("judge/scored", broken(tmp_path, silent))
+    assert result.outcome is Outcome.NOT_OBSERVABLE
+    assert "the client asked the judge nothing" in result.reason
+
+
+@pytest.mark.parametrize(
     ("scenario_id", "told"),
     [
         ("close/stubborn-close", "fault swallow_cancellation needs seam"),
@@ -169,3 +184,35 @@ def test_without_a_run_result_its_statements_are_not_observable(tmp_path: Path) 
     result = play("retry/stall-twice", broken(tmp_path, source))
     assert result.outcome is Outcome.NOT_OBSERVABLE
     assert "the client wrote no run_result.json" in result.reason
+
+
+EXAMPLES = HERE.parent.parent / "docs" / "examples"
+FEW = [
+    *(
+        name
+        for name in CATALOGUE
+        if name.startswith(("close/", "commit/", "drain/", "handshake/", "teardown/"))
+    ),
+    *(name for name in CATALOGUE if name.startswith(("protocol/", "reply/", "stream/", "transport/"))),
+    *(name for name in CATALOGUE if name.startswith("retry/") and "[" not in name),
+]
+"""Areas without judge and disk."""
+A_THIRD = [name for name in FEW if "dataset" not in name][::3]
+"""Enough to notice; `conformance run --client python:docs/examples/minimal_client.py:run` plays them all."""
+
+
+def test_the_minimal_client_passes_or_is_not_observable_and_nothing_else() -> None:
+    minimal = options_for(str(EXAMPLES / "minimal_client.py"))
+    results = [run_scenario(CATALOGUE[name], minimal) for name in A_THIRD]
+    wrong = [r.id for r in results if r.outcome not in (Outcome.PASS, Outcome.NOT_OBSERVABLE)]
+    assert wrong == []
+    assert sum(r.outcome is Outcome.PASS for r in results) >= 15
+
+
+@pytest.mark.parametrize(
+    "scenario_id", ["close/never-closed[deferred]", "retry/row-07[close-alone]", "reply/only-listens[july]"]
+)
+def test_the_naive_client_fails_by_name(scenario_id: str) -> None:
+    result = play(scenario_id, options_for(str(EXAMPLES / "naive_client.py")))
+    assert result.outcome is Outcome.FAIL
+    assert "unbounded-await" in [found.id for found in result.findings]
