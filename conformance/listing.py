@@ -21,10 +21,14 @@ def show_lines(scenario: Scenario) -> Iterator[str]:
     if scenario.tags:
         yield "tags: " + ", ".join(scenario.tags)
     for title, part in (
+        ("dataset", scenario.dataset),
         ("server", scenario.server),
+        ("judge", scenario.judge),
         ("client", scenario.client),
         ("expect", scenario.expect),
     ):
+        if part is None:
+            continue
         yield f"{title}:"
         yield from (f"  {key}: {value}" for key, value in part.model_dump(exclude_defaults=True).items())
     for fault in scenario.faults:

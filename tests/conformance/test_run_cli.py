@@ -208,6 +208,17 @@ def test_list_and_show_tell_a_scenario(cli: CliRunner) -> None:
     assert len(rows) >= 20
 
 
+@pytest.mark.parametrize(
+    ("scenario", "told"),
+    [
+        ("dataset/refused-rows[jsonl]", "dataset:\n  rows:"),
+        ("judge/prose-once[temporal]", "judge:\n  replies:"),
+    ],
+)
+def test_show_tells_of_the_dataset_and_of_the_judge(cli: CliRunner, scenario: str, told: str) -> None:
+    assert told in cli.invoke(app, ["show", scenario]).stdout
+
+
 def test_the_schema_is_json_schema(cli: CliRunner) -> None:
     schema = json.loads(cli.invoke(app, ["schema"]).stdout)
 
