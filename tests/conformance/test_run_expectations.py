@@ -41,8 +41,8 @@ EXPECT_FORMS: dict[str, Any] = {
     "socket_evidence": "unread",
 }
 """Expectations that are wrong for the sample; the keys that are not here take any matcher."""
-JUDGED_ELSEWHERE = {"judge", "accuracy"}
-"""Keys read by conformance/checks_judge.py, which has its own tests."""
+JUDGED_ELSEWHERE = {"judge", "accuracy", "dataset"}
+"""Keys read by conformance/checks_judge.py and checks_dataset.py, which have their own tests."""
 
 
 @pytest.fixture(scope="module")
