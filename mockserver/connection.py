@@ -8,7 +8,6 @@ client wait in `wire_out`.
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 import struct
 from collections import deque
@@ -21,6 +20,7 @@ import orjson
 from aiohttp import WebSocketError, WSMessage, WSMsgType
 from aiohttp.streams import EofStream
 
+from mockserver.alarm import Alarm
 from mockserver.carrying import carry_out
 from mockserver.connection_info import ConnectionInfo, How
 from mockserver.faults import FaultRun, FaultSet
@@ -77,9 +77,9 @@ class Connection:
         self._tells_later = not journal.is_read_at_once
         self._outbox: deque[Step] = deque()
         self._waiting: tuple[FaultRun | None, float, asyncio.TimerHandle] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_s = math.nan
-        """When it is due; not a number: there is none."""
+        self._alarm = Alarm(self._on_timer)
+        self._given_up: asyncio.TimerHandle | None = None
+        """When the answer to our close frame is awaited no more."""
         self._unhandled: list[WSMessage] = []
         self._close_sent = False
         self._ending = Ending(transport.get_protocol(), upgraded.reader.feed_data)
@@ -158,8 +158,9 @@ class Connection:
         self.ended("client", "fin" if self._ending.error is None else "rst")
 
     def _over(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
+        if self._given_up is not None:
+            self._given_up.cancel()
         self._cut_wait()
         self.session.lost(self._loop.time())
         self.wire.over()
@@ -177,7 +178,6 @@ class Connection:
     # -- time
 
     def _on_timer(self) -> None:
-        self._timer, self._timer_s = None, math.nan
         now_s = self._loop.time()
         self._outbox += self.faults.on_timer(now_s)
         self._take(self.session.on_timer(now_s), now_s)
@@ -187,12 +187,9 @@ class Connection:
         fault_s = self.faults.next_timer_s if self.faults.runs else None
         if fault_s is not None and (due_s is None or fault_s < due_s):
             due_s = fault_s
-        # An armed timer that is too early is left alone: it finds nothing due and arms the right one.
-        if due_s is None or self.info.ended_by is not None or self._timer_s <= due_s:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_s = self._loop.call_at(due_s, self._on_timer), due_s
+        # An alarm that is too early is left alone: it finds nothing due and arms the right one.
+        if due_s is not None and self.info.ended_by is None:
+            self._alarm.arm(due_s)
 
     # -- out
 
@@ -234,7 +231,7 @@ class Connection:
             self._work_off()
         else:
             self.wire.flush()
-        if self.faults.runs or not self.session.nothing_before(self._timer_s):
+        if self.faults.runs or not self.session.nothing_before(self._alarm.at_s):
             self._set_timer()
 
     def _work_off(self) -> None:
@@ -343,10 +340,8 @@ class Connection:
         self.ended("server", "close_frame")
         self.wire.write(struct.pack("!H", code) + close_reason(reason), WSMsgType.CLOSE)
         self._close_sent = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_s = -math.inf  # nothing comes before it
-        self._timer = self._loop.call_later(CLOSE_REPLY_S, self._answer, CloseTcp())
+        self._alarm.cancel()
+        self._given_up = self._loop.call_later(CLOSE_REPLY_S, self._answer, CloseTcp())
 
     def reset_by(self, run: FaultRun) -> None:
         """The TCP connection is reset by a fault."""

@@ -29,25 +29,24 @@ class Incoming(WebSocketDataQueue):
     def __init__(self, protocol: Any, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(protocol, _LIMIT_BYTES, loop=loop)
         self.over: asyncio.Future[None] = loop.create_future()
-        self._take: Callable[[WSMessage], None] | None = None
-        self._early: list[Any] = []
+        self.over.add_done_callback(_seen)  # also where nobody comes to serve the connection
+        self._early: list[WSMessage] = []
+        self._take: Callable[[WSMessage], None] = self._early.append
 
     def hand_to(self, take: Callable[[WSMessage], None]) -> None:
         """From here on each message is given to `take`; those that came with the upgrade request first."""
+        if not self.over.done():
+            self._take = take
         early, self._early = self._early, []
-        self._take = take
         for message in early:
-            self.feed_data(message, 0)
+            take(message)
 
     def feed_data(self, data: Any, size: int) -> None:
         """A message is complete."""
-        if self._take is None:
-            self._early.append(data)
-        elif not self.over.done():
-            try:
-                self._take(data)
-            except Exception as error:  # noqa: BLE001 - aiohttp's reader would take it for a broken frame
-                self.over.set_exception(error)
+        try:
+            self._take(data)
+        except Exception as error:  # noqa: BLE001 - aiohttp's reader would take it for a broken frame
+            self.set_exception(error)
 
     def feed_eof(self) -> None:
         """The connection is over."""
@@ -56,7 +55,17 @@ class Incoming(WebSocketDataQueue):
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
         """Reading ended: the client broke RFC 6455 or a limit."""
         if not self.over.done():
+            self._take = _dropped
             self.over.set_exception(exc)
+
+
+def _seen(over: asyncio.Future[None]) -> None:
+    if not over.cancelled():
+        over.exception()
+
+
+def _dropped(message: WSMessage) -> None:
+    """What follows the end."""
 
 
 class Upgraded(web.WebSocketResponse):

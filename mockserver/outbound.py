@@ -40,35 +40,41 @@ def _integer(value: Any) -> int | None:
 
 def playback_ack(session: ServerSession, event: Event, now_s: float) -> None:
     """`playback.ack` (8): maxima are kept, one `playback.acknowledged` for each."""
-    for violation in session.strict.ack(event, session.ledger):
-        session.note(violation)
     get = event.get
     response_id, item_id = get("response_id"), get("item_id")
-    if not response_id or type(response_id) is not str:
-        response_id = _acknowledged(session, item_id)
-    played_ms = _integer(get("played_ms", get("audio_ms")))
+    played_ms, committed_ms = get("played_ms"), get("committed_ms")
     checked = session.dialect.checks_acks
-    if checked:
+    # Nearly all events of a session are acks, and nearly all acks are plain.
+    if not (
+        type(response_id) is str
+        and response_id in session.ledger.known
+        and item_id == "item_" + response_id
+        and type(played_ms) is int
+        and type(committed_ms) is int
+        and 0 <= played_ms <= MAX_POSITION_MS
+        and 0 <= committed_ms <= MAX_POSITION_MS
+    ):
+        for violation in session.strict.ack(event, session.ledger):
+            session.note(violation)
+        if not response_id or type(response_id) is not str:
+            response_id = _acknowledged(session, item_id)
+        played_ms = _integer(get("played_ms", get("audio_ms")))
+        committed_ms = _integer(committed_ms)
+        if checked:
+            _check_ack(session, event, response_id)
+        if type(item_id) is not str:
+            item_id = f"item_{response_id}"
+        played_ms = played_ms or 0
+        committed_ms = committed_ms if committed_ms is not None else played_ms
+    elif checked:
         _check_ack(session, event, response_id)
-    committed_ms = _integer(get("committed_ms"))
     _acknowledge(
-        session,
-        response_id,
-        item_id=item_id if type(item_id) is str else f"item_{response_id}",
-        played_ms=played_ms or 0,
-        committed_ms=committed_ms if committed_ms is not None else played_ms or 0,
-        truncate=get("truncate") is True and not checked,
+        session, response_id, item_id, played_ms, committed_ms, get("truncate") is True and not checked
     )
 
 
 def _acknowledge(
-    session: ServerSession,
-    response_id: str,
-    *,
-    item_id: str,
-    played_ms: int,
-    committed_ms: int,
-    truncate: bool,
+    session: ServerSession, response_id: str, item_id: str, played_ms: int, committed_ms: int, truncate: bool
 ) -> None:
     active = session.response is not None and session.response.id == response_id
     playback = session.ledger.acknowledge(
@@ -220,9 +226,7 @@ def item_truncate(session: ServerSession, event: Event, now_s: float) -> None:
     told = {"item_id": item["id"], "content_index": 0, "audio_end_ms": end_ms}
     inner = {"type": "conversation.item.truncated", "session_id": session.id, "epoch": session.epoch, **told}
     session.emit({"type": "conversation.item.truncated", **told, "event": inner})
-    _acknowledge(
-        session, response_id, item_id=item["id"], played_ms=end_ms, committed_ms=end_ms, truncate=True
-    )
+    _acknowledge(session, response_id, item["id"], end_ms, end_ms, truncate=True)
 
 
 def _item(session: ServerSession, event: Event) -> Event:

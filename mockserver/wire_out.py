@@ -26,6 +26,8 @@ HELD_BACK_S = 0.1
 CUT_SHORT_S = 1.0
 """Bytes whose wait was cut short, by the end of the fault or of the connection, prove it when they waited this long."""
 
+_HEADER = struct.Struct("!BBH").pack
+
 Bitten = Callable[[dict[str, Any]], None]
 """Takes the evidence when bytes that a fault touched have left."""
 
@@ -153,8 +155,11 @@ class WireOut:
 
     def write(self, payload: bytes, opcode: WSMsgType) -> None:
         """A frame, written with what else belongs to this step by `flush`: one system call for a group of events."""
-        self._frames.append(frame_header(len(payload), opcode))
-        self._frames.append(payload)
+        length = len(payload)
+        if 125 < length < 65536:  # nearly all
+            self._frames += (_HEADER(0x80 | opcode, 126, length), payload)
+        else:
+            self._frames += (frame_header(length, opcode), payload)
 
     def raw(self, data: bytes) -> None:
         """Bytes past all framing."""
