@@ -29,11 +29,8 @@ class Append:
     frames_problem: Refusal | None = None
     told: Event = field(default_factory=dict)
     """For the journal."""
-
-    @property
-    def samples(self) -> int:
-        """At the model's rate."""
-        return model_samples(len(self.audio) // SAMPLE_BYTES[self.fmt], self.rate_hz)
+    samples: int = 0
+    """Of the audio, at the model's rate."""
 
     def speech(self, event: Event, silence_rms: float) -> bool:
         """Whether it counts as speech (protocol.md 5.2): said by the client, else heard; undecodable audio counts."""
@@ -116,6 +113,7 @@ def _read_audio(append: Append, audio: Any) -> None:
         append.audio_problem = Refusal("bad_audio", f"{len(data)} bytes end inside a sample", section="5.1")
     else:
         append.audio = data
+        append.samples = model_samples(len(data) // SAMPLE_BYTES[append.fmt], append.rate_hz)
 
 
 def _read_frames(append: Append, frames: Any, max_slice_nums: Any) -> None:
@@ -124,7 +122,7 @@ def _read_frames(append: Append, frames: Any, max_slice_nums: Any) -> None:
         problem = f"max_slice_nums must be null or 1: {told_value(max_slice_nums)}"
     elif not isinstance(frames, list):
         problem = f"video_frames must be a list: {type(frames).__name__}"
-    elif sum(frame is not None for frame in frames) > MAX_FRAMES:
+    elif len(frames) > MAX_FRAMES and sum(frame is not None for frame in frames) > MAX_FRAMES:
         problem = f"at most {MAX_FRAMES} frames an append: {len(frames)}"
     else:
         told = []

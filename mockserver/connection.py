@@ -74,7 +74,7 @@ class Connection:
         self._journal = journal
         self._add: Callable[..., None] = journal.add
         self._tell_frame = partial(told_frame, session.told)
-        self._tells_later = not journal.is_read_at_once
+        self._note_later = journal.later
         self._outbox: deque[Step] = deque()
         self._waiting: tuple[FaultRun | None, float, asyncio.TimerHandle] | None = None
         self._alarm = Alarm(self._on_timer)
@@ -107,7 +107,7 @@ class Connection:
     def release(self) -> None:
         """End the faults: read again, wait no more. What was held up until now is journaled as after the release."""
         if self.reading.held_back:
-            self._add = self._add_after_release
+            self._add, self._note_later = self._add_after_release, None
         self._outbox.extendleft(reversed(self.faults.release(self._loop.time())))
         self.wire.release()
         self._end_wait()
@@ -179,7 +179,8 @@ class Connection:
 
     def _on_timer(self) -> None:
         now_s = self._loop.time()
-        self._outbox += self.faults.on_timer(now_s)
+        if self.faults.runs:
+            self._outbox += self.faults.on_timer(now_s)
         self._take(self.session.on_timer(now_s), now_s)
 
     def _set_timer(self) -> None:
@@ -196,6 +197,7 @@ class Connection:
     def _take(self, outputs: list[Output], now_s: float) -> None:
         """Journal what is for the journal, pass the rest through the faults into the outbox, and work it off."""
         faults = self.faults if self.faults.runs else None
+        info, note_later = self.info, self._note_later
         straight = (
             faults is None
             and not self._outbox
@@ -206,8 +208,11 @@ class Connection:
         )
         for output in outputs:
             if type(output) is Received:
-                self.info.received[output.name] += 1
-                self._add(now_s, self.info.number, "received", output.name, output.data, output.tell)
+                info.received[output.name] += 1
+                if note_later is not None:
+                    note_later((now_s, info.number, "received", output.name, output.data, output.tell))
+                else:
+                    self._add(now_s, info.number, "received", output.name, output.data, output.tell)
                 if faults is not None:
                     self._outbox += faults.noted(output, now_s)
                     self._outbox += faults.received(output.name, now_s)
@@ -268,13 +273,14 @@ class Connection:
         event = self.session.stamp(send)
         name: str = event["type"]
         payload = orjson.dumps(event) if send.payload is None else send.payload
-        self.info.session_id = self.session.id
-        self.info.sent[name] += 1
+        info = self.info
+        info.session_id = self.session.id
+        info.sent[name] += 1
         self.wire.write(payload, WSMsgType.TEXT)
-        if self._tells_later and len(payload) <= MAX_KEPT_BYTES:
-            self._add(now_s, self.info.number, "sent", name, payload, self._tell_frame)
+        if self._note_later is not None and len(payload) <= MAX_KEPT_BYTES:
+            self._note_later((now_s, info.number, "sent", name, payload, self._tell_frame))
         else:
-            self._add(now_s, self.info.number, "sent", name, self.session.told(event))
+            self._add(now_s, info.number, "sent", name, self.session.told(event))
 
     def send(self, send: Send, how: Encoded | None = None) -> None:
         """An event goes out, in its own form or in a fault's."""

@@ -13,6 +13,8 @@ fault: a fault changed its state. violation: the client did what protocol.md for
 control: somebody armed or disarmed a fault, or reset the server."""
 Tell = Callable[[Any], Mapping[str, Any]]
 """Makes an entry's data of what the entry was noted with."""
+Note = tuple[float, int, EntryKind, str, Any, Tell | None]
+"""What `Journal.add` is given."""
 
 _ENDED_KEPT = 1_000
 """Connections that are over and whose entries can still be numbered on: a fault may tell of one after its end."""
@@ -46,7 +48,7 @@ class Journal:
         self.sink = sink
         self.keep = keep
         self._entries: list[Entry] = []
-        self._noted: list[tuple[float, int, EntryKind, str, Any, Tell | None]] = []
+        self._noted: list[Note] = []
         """What nobody has looked at yet: most journals are never read, and an entry costs more than a note of it."""
         self._seq: dict[int, int] = {}
         self._ended: deque[int] = deque()
@@ -55,14 +57,14 @@ class Journal:
     def entries(self) -> list[Entry]:
         """All that is kept, oldest first."""
         if self._noted:
-            noted, self._noted = self._noted, []
-            self._entries += [self._entry(*note) for note in noted]
+            self._entries += [self._entry(*note) for note in self._noted]
+            self._noted.clear()
         return self._entries
 
     @property
-    def is_read_at_once(self) -> bool:
-        """A line that could be told later is better told now."""
-        return self.sink is not None
+    def later(self) -> Callable[[Note], None] | None:
+        """As `add`, for who adds much; None where each entry is read at once or nothing is kept."""
+        return self._noted.append if self.sink is None and self.keep else None
 
     def add(
         self,

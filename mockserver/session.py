@@ -122,6 +122,8 @@ class ServerSession:
         self._out: list[Output] = []
         self._seq = 0
         self._lifetime = Lifetime(profile)
+        self._ends_s = 0.0
+        """When it would have ended by itself, when that was asked last; it only moves away."""
 
     # -- what goes in
 
@@ -200,7 +202,7 @@ class ServerSession:
         step_s = self.steps.next_s()
         if self.state == "deaf" or self.config is None:
             return step_s
-        ends_s = self._lifetime.ends_s(self.config.idle_timeout_s)
+        self._ends_s = ends_s = self._lifetime.ends_s(self.config.idle_timeout_s)
         return ends_s if step_s is None else min(ends_s, step_s)
 
     def nothing_before(self, at_s: float) -> bool:
@@ -215,7 +217,7 @@ class ServerSession:
                 self.end("config_timeout")
         elif self.state != "closed":
             self._step(now_s)
-            if self.state == "open" and self.config:
+            if now_s >= self._ends_s and self.state == "open" and self.config:
                 endings.by_the_clock(self, self._lifetime.over(now_s, self.config.idle_timeout_s))
         return self._taken()
 
