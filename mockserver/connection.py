@@ -11,7 +11,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal, cast
@@ -387,12 +387,8 @@ class Connection:
     def _forbidden(self, found: Violation) -> None:
         self._note("violation", found.rule, asdict(found))
 
-    def _note(
-        self, kind: EntryKind, name: str, data: Any, now_s: float | None = None, tell: Tell | None = None
-    ) -> None:
-        if now_s is None:
-            now_s = self._loop.time()
-        self._add(now_s, self.info.number, kind, name, data, tell)
+    def _note(self, kind: EntryKind, name: str, data: Mapping[str, Any]) -> None:
+        self._add(self._loop.time(), self.info.number, kind, name, data)
 
     def _add_after_release(
         self, now_s: float, number: int, kind: EntryKind, name: str, data: Any, tell: Tell | None = None
