@@ -311,8 +311,11 @@ class ServerSession:
     # -- inside
 
     def note_received(self, event: Event) -> None:
-        """The journal's line for an event, without media."""
-        self._out.append(Received(event["type"], told_received(event)))
+        """The journal's line for an event, without media. Names that the protocol does not know are kept by none."""
+        name, data = event["type"], told_received(event)
+        if name not in HANDLERS and name != "session.resume":
+            name, data = "(unknown)", {"type": told_value(name), **data}
+        self._out.append(Received(name, data))
 
     def _handle(self, event: Event, now_s: float, *, small: bool) -> None:
         name = event["type"]

@@ -223,3 +223,14 @@ def test_a_burst_of_frames_in_one_packet_does_not_stop_other_sessions(serve: Any
             return other.times("session.heartbeat_ack")[0] - other.times("session.updated")[0]
 
     assert run_virtual(main) < 0.1
+
+
+def test_names_that_nobody_knows_are_not_counted_apart(talk: Any) -> None:
+    t = talk().open().forget()
+    for number in range(50):
+        t.send(f"made.up.{number}" + "x" * 10_000)
+
+    received = [out for _, out in t.outputs if isinstance(out, Received)]
+    assert {out.name for out in received} == {"(unknown)"}
+    assert all(len(out.data["type"]) < 200 for out in received)
+    assert received[7].data["type"].startswith("made.up.7")
