@@ -35,13 +35,14 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
         *check_dataset(observation),
         *check_judging(observation),
     ]
+    unseen_faults = unobservable_faults(observation)
     if observation.conversation is not None:
-        from conformance.live.premises import held_against
+        from conformance.live.premises import held_against, missed_moments
 
         statements = held_against(statements, observation, observation.conversation)
+        unseen_faults |= missed_moments(observation, observation.conversation)
     broken = [*crash(observation), *_findings(invariants), *observation.left_open]
     failed = [with_deadline(observation, finding) for finding in _findings(statements)]
-    unseen_faults = unobservable_faults(observation)
     blind = [*_unobserved(statements), *unseen_faults.values()]
     unproven = [r for r in observation.faults if r.state != "observed" and r.index not in unseen_faults]
     outcome, reason = _outcome(observation, broken, failed, unproven, blind)

@@ -245,6 +245,8 @@ class ProxyServer:
         if self._turns is None:
             return await self._relay(request, transport, websocket)
         async with self._turns:
+            if transport.is_closing():
+                return websocket  # it has not waited for its turn
             return await self._relay(request, transport, websocket)
 
     async def _relay(
@@ -279,7 +281,10 @@ class ProxyServer:
         if self._tape is not None:
             self._tape.opened(info.number, request.path_qs, info.opened_s)
         try:
-            await websocket.prepare(request)
+            try:
+                await websocket.prepare(request)
+            except ConnectionResetError:
+                return self._gone(info, websocket)
             connection = RelayedConnection(
                 websocket,
                 transport,
@@ -297,7 +302,7 @@ class ProxyServer:
             finally:
                 del self._live[connection]
         finally:
-            upstream.abort()
+            await upstream.dismiss()
             self._upstreams.discard(upstream)
         return websocket
 
@@ -322,6 +327,13 @@ class ProxyServer:
         )
         self.connections.append(info)
         return info, f"{known[0]}/{known[1]}#{known[2]}" if known else str(number)
+
+    def _gone(self, info: ConnectionInfo, websocket: Upgraded) -> Upgraded:
+        """The client left before the upgrade was answered."""
+        info.ended_by, info.how = "client", "fin"
+        info.ended_s = asyncio.get_running_loop().time()
+        self.journal.add(info.ended_s, info.number, "end", "end", {"by": "client", "how": "fin"})
+        return websocket
 
     def _refused(self, info: ConnectionInfo, error: Unreachable) -> web.Response:
         """The server's own refusal is passed on; where there was no answer, this is a bad gateway."""

@@ -196,6 +196,7 @@ class Relay:
             return self._told_append(event)
         line: list[Output] = [Received(name, told_received(event))]
         if name == "session.update":
+            seen.asked = True
             return line + self._read_config(event)
         if name == "input_audio_buffer.commit":
             seen.commit_s = seen.commit_s or now_s

@@ -39,6 +39,8 @@ class Seen:
     opened_s: float
     reached: bool = False
     """The server upgraded the connection."""
+    asked: bool = False
+    """A session was asked for by `session.update`."""
     created_s: float | None = None
     session_id: str = ""
     capabilities: Mapping[str, Any] | None = None

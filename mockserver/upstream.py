@@ -164,6 +164,7 @@ class Upstream:
         self._wake: asyncio.Future[None] | None = None
         self._holds = False
         self._client_closing = False
+        self._client_code = 1005
         self._close_sent = False
         self._close_seen = False
         self._closed = self._loop.create_future()
@@ -195,13 +196,42 @@ class Upstream:
         if message.type is WSMsgType.CLOSE:
             self._client_closing = True
             code = message.data
+            self._client_code = int(code or 1005)
             payload = b"" if not code else struct.pack("!H", code) + close_reason(str(message.extra or ""))
-            self._send_close(payload)
             if self._ended.done():  # nobody else is left to answer it
                 self.connection.answer(CloseReply(code or 1005))
                 self.connection.answer(CloseTcp())
+            elif self._session_is_open:
+                # A close frame alone would leave the session its slot for a grace: it is ended first.
+                self._tasks.append(
+                    self._loop.create_task(
+                        self._close_session_first(payload), name=f"proxy closes {self._number}"
+                    )
+                )
+            else:
+                self._send_close(payload)
         else:
             self.forward(bytes(message.data), message.type)
+
+    @property
+    def _session_is_open(self) -> bool:
+        seen = self.relay.seen
+        begun = seen.asked or seen.created_s is not None
+        return begun and seen.closed_s is None and not self._close_seen and not self._ended.done()
+
+    async def _close_session_first(self, payload: bytes) -> None:
+        await self._close_session()
+        self._send_close(payload)
+
+    async def _close_session(self) -> None:
+        """Ask the server to end the session, unless that was done, and wait for its word within the bound."""
+        seen = self.relay.seen
+        if seen.close_s is None:
+            seen.close_s, seen.closed_by_us = self._loop.time(), True
+            self.forward(b'{"type":"session.close"}', WSMsgType.TEXT)
+        await asyncio.wait(
+            {self._closed, self._ended}, timeout=CLOSED_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+        )
 
     def client_lost(self) -> None:
         """The client's connection is over; the session on the server is not, unless it said so."""
@@ -212,6 +242,13 @@ class Upstream:
         """Wait until the session and the connection to the server are over."""
         if self._finishing is not None:
             await asyncio.wait({self._finishing})
+
+    async def dismiss(self) -> None:
+        """Nobody needs this connection any more: drop it, and end what works for it."""
+        self.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
 
     def abort(self) -> None:
         """Drop the connection now."""
@@ -272,7 +309,9 @@ class Upstream:
         if self._tape is not None:
             self._tape.frame(self._number, "server->client", kind, message.data, now_s)
         if kind is WSMsgType.TEXT:
-            connection.feed([self.relay.from_server(message.data, now_s)])
+            send = self.relay.from_server(message.data, now_s)
+            if not self._client_closing:  # nothing follows a close frame of the client but the answer to it
+                connection.feed([send])
             if self.relay.seen.closed_s is not None and not self._closed.done():
                 self._closed.set_result(None)
         elif kind is WSMsgType.PONG:
@@ -311,7 +350,11 @@ class Upstream:
         relay.seen.ended_s, relay.seen.ended_how = now_s, how
         if how == "rst":
             connection.reset()
-        elif self._close_seen and self._client_closing:
+        elif self._client_closing:
+            if (
+                not self._close_seen
+            ):  # it ended for a `session.close` of ours: the client's frame is still unanswered
+                connection.answer(CloseReply(self._client_code))
             connection.answer(CloseTcp())
         elif not self._close_seen:
             connection.feed([End(None, "")])
@@ -320,16 +363,10 @@ class Upstream:
 
     async def _finish(self) -> None:
         """The client has gone: end the session it left, then the connection, all within a bound."""
-        seen, now_s = self.relay.seen, self._loop.time()
         if self._tape is not None:
-            self._tape.ended(self._number, "client->server", str(self.connection.info.how), now_s)
-        if not self._ended.done() and not self._close_seen and seen.closed_s is None:
-            if seen.close_s is None:
-                seen.close_s, seen.closed_by_us = now_s, True
-                self.forward(b'{"type":"session.close"}', WSMsgType.TEXT)
-            await asyncio.wait(
-                {self._closed, self._ended}, timeout=CLOSED_WITHIN_S, return_when="FIRST_COMPLETED"
-            )
+            self._tape.ended(self._number, "client->server", str(self.connection.info.how), self._loop.time())
+        if self._session_is_open:
+            await self._close_session()
         if not self._ended.done():
             self._send_close(struct.pack("!H", 1000))
             await asyncio.wait({self._ended}, timeout=ENDED_WITHIN_S)

@@ -42,7 +42,7 @@ def dispatch(
         while True:
             while len(running) < at_once and (job := next_job()) is not None:
                 ours, theirs = context.Pipe(duplex=False)
-                started = context.Process(target=_play, args=(theirs, work, job), daemon=True)
+                started = context.Process(target=_play, args=(theirs, work, job))
                 started.start()
                 theirs.close()
                 running[ours] = (started, job)

@@ -24,7 +24,7 @@ from conformance.report import json_report, junit
 from conformance.report.publish import publish
 from conformance.requirements import requirement_texts
 from conformance.session import check_outputs, choose, environment
-from conformance.targets.live import LiveTarget, abilities, beyond_reach
+from conformance.targets.live import LiveTarget, abilities, beyond_reach, fitted
 from scenarios.model import Scenario
 
 
@@ -235,7 +235,9 @@ def _unplayed(scenario: Scenario, outcome: Outcome, reason: str) -> ScenarioResu
 def _play(scenario: Scenario, options: RunOptions) -> ScenarioResult:
     from conformance.runner import run_scenario
 
-    return run_scenario(scenario, options)
+    assert options.live is not None
+    scenario, target = fitted(scenario, options.live)
+    return run_scenario(scenario, replace(options, live=target))
 
 
 def _lost(scenario: Scenario, reason: str) -> ScenarioResult:

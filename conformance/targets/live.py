@@ -19,6 +19,7 @@ from conformance.targets.mock import server_faults
 from mockserver.app import Identify, MockServer
 from mockserver.journal import Journal
 from mockserver.played import PlayedFrame, PlayedServer
+from mockserver.profiles import PROFILES
 from mockserver.proxy import CANNOT_BE_PROXIED, ProxyServer
 from scenarios.faults import Layer
 from scenarios.model import Scenario
@@ -40,6 +41,8 @@ class LiveTarget:
     """By preflight; None: it was left out."""
     sessions: int = 1
     """That one scenario may have open at a time."""
+    asked_sessions: int = 1
+    """That the scenario would have at a time."""
     judge: JudgeSettings | None = None
     record: Path | None = None
     """Folder for cassettes; None: none are kept."""
@@ -138,7 +141,9 @@ def account(observation: Observation, server: MockServer | ProxyServer, options:
     proxy = server
     scenario = observation.scenario
     conversation = conversation_of(scenario, proxy)
-    conversation.concurrency = (scenario.client.concurrency, target.sessions)
+    conversation.concurrency = (max(target.asked_sessions, scenario.client.concurrency), target.sessions)
+    if target.measured is not None:
+        conversation.profiles = _profiles(scenario, target.measured)
     conversation.uses = _uses(observation, proxy)
     observation.conversation = conversation
     observation.away += [masked(reason, target.server.headers) for reason in proxy.unreachable]
@@ -151,6 +156,30 @@ def account(observation: Observation, server: MockServer | ProxyServer, options:
         )
         for session_id in proxy.unconfirmed
     ]
+
+
+def _profiles(scenario: Scenario, measured: Measured) -> tuple[str, str]:
+    """In what the scenario's server and the live one differ, as far as both are known."""
+    scripted = PROFILES[scenario.server.profile]
+    told: list[list[str]] = [[], []]
+    if scripted.dialect.letter != measured.dialect:
+        told[0].append(f"speaks {scripted.dialect.letter}")
+        told[1].append(f"speaks {measured.dialect}")
+    goes_on = scripted.continuation != "none"
+    if measured.continues_without_input is not None and measured.continues_without_input is not goes_on:
+        words = {True: "feeds itself silence", False: "waits for input"}
+        told[0].append(words[goes_on])
+        told[1].append(words[measured.continues_without_input])
+    return " and ".join(told[0]), " and ".join(told[1])
+
+
+def fitted(scenario: Scenario, target: LiveTarget) -> tuple[Scenario, LiveTarget]:
+    """A scenario that opens no more sessions at a time than it may."""
+    asked = scenario.client.concurrency
+    if asked <= target.sessions:
+        return scenario, target
+    client = scenario.client.model_copy(update={"concurrency": target.sessions})
+    return scenario.model_copy(update={"client": client}), replace(target, asked_sessions=asked)
 
 
 def _uses(observation: Observation, proxy: ProxyServer) -> list[DeviceUse]:
@@ -184,4 +213,13 @@ def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
     return result
 
 
-__all__ = ["Conversation", "LiveTarget", "abilities", "account", "beyond_reach", "make_server", "told"]
+__all__ = [
+    "Conversation",
+    "LiveTarget",
+    "abilities",
+    "account",
+    "beyond_reach",
+    "fitted",
+    "make_server",
+    "told",
+]

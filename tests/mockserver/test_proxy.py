@@ -373,3 +373,22 @@ def test_a_fault_that_cannot_be_proxied_is_refused_with_its_reason(name: str) ->
 
     with pytest.raises(ValueError, match=CANNOT_BE_PROXIED[name]):
         ProxyServer(Behind("ws://127.0.0.1:1/v1/realtime"), faults=[FAULTS[name]()])
+
+
+def test_a_client_that_closes_without_closing_its_session_leaves_none_behind(serve: Any, bare: Any) -> None:
+    """A close frame alone would leave the session its slot for half a minute (protocol.md 12.1)."""
+
+    async def main() -> Any:
+        async with serve(reply=REPLY, profile="engine") as server, proxied(server.url) as proxy:
+            async with bare(proxy.url) as client:
+                await client.open()
+                await client.socket.close(4000)
+            await asyncio.sleep(1)
+            return server, proxy, client
+
+    server, proxy, client = run_virtual(main)
+
+    assert server.journal.of("sent", "session.closed")
+    assert proxy.unconfirmed == []
+    assert "session.closed" not in client.names
+    assert client.closed.rcvd.code == 1000
