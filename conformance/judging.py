@@ -17,6 +17,7 @@ from scenarios.judging import JudgeSpec
 
 if TYPE_CHECKING:
     from client.judge.evaluation import EvaluationResult
+    from client.judge.settings import JudgeSettings
     from client.judge.subject import Subject
     from mockserver.judge_ledger import JudgeRequest
     from scenarios.model import Scenario
@@ -77,15 +78,24 @@ class JudgeStage:
     """The judge of one performance, and the evaluation that asks it."""
 
     def __init__(
-        self, scenario: Scenario, spec: JudgeSpec, subjects: Sequence[Subject], out: Path, recorder: Recorder
+        self,
+        scenario: Scenario,
+        spec: JudgeSpec,
+        subjects: Sequence[Subject],
+        out: Path,
+        recorder: Recorder,
+        behind: JudgeSettings | None = None,
     ) -> None:
+        """Args: behind: the judge that answers; None: the scenario scripts it."""
+        if behind is not None:
+            spec = spec.model_copy(update={"model": behind.model, "video_mode": behind.video_mode})
         self.spec = spec
         self._scenario = scenario
         self._subjects = list(subjects)
         self._out = out
         self._recorder = recorder
         known = [JudgedSample(s.split, s.id, s.instruction) for s in subjects]
-        self.server = make_judge(scenario, known, self._on_judge)
+        self.server = make_judge(scenario, known, self._on_judge, behind=behind)
         self._finished = False
 
     async def evaluate(self, subjects: Sequence[Subject] | None = None) -> EvaluationResult:

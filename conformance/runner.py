@@ -198,7 +198,10 @@ class _Stage:
         self.judge: JudgeStage | None = None
         if scenario.judge is not None:
             subjects = subjects_of(scenario, observation.prepared, options, observation.out)
-            self.judge = JudgeStage(scenario, scenario.judge, subjects, observation.out, self.recorder)
+            behind = options.live.judge if options.live is not None else None
+            self.judge = JudgeStage(
+                scenario, scenario.judge, subjects, observation.out, self.recorder, behind
+            )
         sizes = [f.buffer_bytes for f in scenario.faults if isinstance(f, Buffered) and f.buffer_bytes]
         self.small_bytes = min(sizes, default=None)
         self.wiring = Wiring(loop, self.recorder)

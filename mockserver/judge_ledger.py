@@ -13,9 +13,10 @@ from mockserver.judge_verdict import Verdict
 TEXT_CHARS = 65_536
 """So much of a request's words is kept; a longer one is cut and says so by its length."""
 
-Source = Literal["script", "heuristic", "exhausted", "fault", "refused", "none"]
+Source = Literal["script", "heuristic", "exhausted", "fault", "refused", "none", "behind"]
 """Who answered: the script, the heuristic, nobody because the script had run out, a fault in front of the model,
-the endpoint because the request was malformed; none: no answer has gone out."""
+the endpoint because the request was malformed; behind: a judge of one's
+own; none: no answer has gone out."""
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ EXACT_PREFIXES = (
     "run.total_",
     "run.duplex_stream_",
     "sample.first_attempt.partial",
+    "judge.",
+    "accuracy.",
 )
 """The same of families of figures."""
 AUDIO_TOLERANCE = 0.1

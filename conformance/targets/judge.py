@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from client.judge.settings import JudgeSettings, completions_url
 from mockserver.judge import JudgedSample, JudgeServer
+from mockserver.judge_proxy import JudgeProxy
 from scenarios.faults import FaultBase, Layer
 from scenarios.judging import JudgeSpec
 from scenarios.model import Scenario
@@ -29,14 +31,28 @@ def make_judge(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
+    behind: JudgeSettings | None = None,
 ) -> JudgeServer:
     """A judge scripted as the scenario says, not yet started; without one its verdicts are plausible.
 
     Args:
         samples: what may be judged.
         sink: hears of each request and each change of a fault.
+        behind: a judge of one's own that answers in its place.
     """
     spec = (scenario.judge if scenario is not None else None) or JudgeSpec()
+    if behind is not None:
+        return JudgeProxy(
+            completions_url(behind.base_url),
+            headers={"Authorization": f"Bearer {behind.api_key}"},
+            timeout_s=behind.timeout_s,
+            faults=judge_faults(scenario),
+            samples=samples,
+            model=behind.model,
+            host=host,
+            port=port,
+            sink=sink,
+        )
     return JudgeServer(
         replies=spec.replies,
         fall_back=not spec.is_scripted,
