@@ -150,7 +150,10 @@ class Observation:
 
     @property
     def entries_in_time(self) -> list[Entry]:
-        """Without the backlog of a held socket, which the server read only after the faults were released."""
+        """Without the backlog of a held socket, which the server read only after the faults were released.
+
+        Kept until `entries` is another list or has grown; entries themselves do not change.
+        """
         known = (id(self.entries), len(self.entries))
         if self._in_time[0] != known:  # asked for by every invariant, of thousands of entries
             self._in_time = known, [e for e in self.entries if not e.data.get("after_release")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,8 @@ def test_the_backlog_of_a_held_socket_is_not_counted(tmp_path: Path) -> None:
     assert late, "nothing was read after the release: the test shows nothing"
     assert counts["padded_appends"] == 0
     assert counts["commits"] == 1
-    for entry in observed.entries:
-        entry.data = {key: value for key, value in entry.data.items() if key != "after_release"}
-    assert wire_counts(observed) != counts
+    untold = [
+        replace(entry, data={key: value for key, value in entry.data.items() if key != "after_release"})
+        for entry in observed.entries
+    ]
+    assert wire_counts(replace(observed, entries=untold)) != counts
