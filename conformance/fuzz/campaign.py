@@ -14,6 +14,7 @@ from conformance.fuzz.case import Block, BlockResult, Found
 from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.play import scratch_folder
 from conformance.fuzz.playing import play_block, player_for
+from conformance.fuzz.replaying import write_trace
 from conformance.fuzz.shrink import shrink
 from conformance.fuzz.states import wanted
 from conformance.outcome import Outcome
@@ -153,7 +154,9 @@ def _make_small(plan: Plan, tally: Tally, save: Path | None) -> None:
                 continue
             group.found = shrink(group.found, player_for(group.found.data, plan.seed, scratch))
             if save is not None:
-                files.write(group.found, save)
+                file = files.write(group.found, save)
+                if "steps" not in group.found.data and not group.found.against:
+                    write_trace(group.found, file.with_suffix(".trace.ndjson"))
 
 
 def outcome_words(tally: Tally) -> str:

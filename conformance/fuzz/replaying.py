@@ -81,8 +81,7 @@ def write_trace(found: Found, file: Path) -> None:
         player = CasePlayer(found.seed, scratch, trace=True)
         records = player.play(found.data, found.number, ties=found.ties).records
     write_ndjson(file, records)
-    lines = file.read_bytes()
-    file.write_bytes(json.dumps(head, ensure_ascii=False).encode() + b"\n" + lines)
+    file.write_bytes(json.dumps(head).encode() + b"\n" + file.read_bytes())
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,230 @@
+"""The commands: a planted defect is found, kept, replayed, promoted, merged; bad input is told in one message."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from conformance.commands import app
+from conformance.defects.all import ALL_DEFECTS
+from conformance.defects.rewrite import applied
+from conformance.fuzz import campaign as campaigns
+from conformance.fuzz.campaign import Plan, run_campaign
+from conformance.fuzz.case import BlockResult, CaseResult
+from conformance.outcome import Outcome
+from scenarios import load_scenario
+
+DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
+FUZZ = ["fuzz", "--cases", "6", "--seed", "3", "--jobs", "1", "--no-judge", "--no-media"]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Exit code, and all that was said."""
+    done = CliRunner().invoke(app, arguments)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+@contextmanager
+def defective(name: str) -> Iterator[None]:
+    with applied(DEFECTS[name].rewrites):
+        yield
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a campaign against a client that declares its padding to be speech."""
+    folder = tmp_path_factory.mktemp("found")
+    with defective("pad-as-speech"):
+        code, said = run(*FUZZ, "--save", str(folder))
+    assert code == 1, said
+    assert re.search(r"wire-violation-[0-9a-f]{6}  R39  \d+ time\(s\), first in case \d+", said)
+    return folder
+
+
+def finding_of(folder: Path) -> Path:
+    return next(folder.glob("wire-violation-*.yaml"))
+
+
+def test_a_clean_client_gives_no_finding_and_the_states_that_were_missed() -> None:
+    code, said = run(*FUZZ)
+
+    assert code == 0, said
+    assert "never reached: " in said
+    assert re.search(r"seed 3, 6 cases \(.*pass\)", said)
+    assert said.rstrip().endswith("0 finding(s)")
+
+
+def test_a_finding_is_a_small_scenario_that_says_how_it_was_found(found: Path) -> None:
+    file = finding_of(found)
+    text = file.read_text()
+
+    assert text.startswith(f"# conformance finding 1\n# finding: {file.stem}\n# requires: R39\n")
+    assert "# seed: 3\n" in text
+    assert "# versions: duplex-conformance " in text
+    assert f"# replay: conformance replay {file.name}" in text
+    scenario = load_scenario(file)
+    assert scenario.faults == []
+    assert scenario.requires == ["R39"]
+    summary = json.loads((found / "campaign.json").read_text())
+    assert summary["cases"] == 6
+    assert file.stem in [finding["key"] for finding in summary["findings"]]
+
+
+def test_a_replay_fails_while_the_finding_is_there_and_says_so_when_it_is_not(found: Path) -> None:
+    file = finding_of(found)
+
+    with defective("pad-as-speech"):
+        code, said = run("replay", str(file))
+    assert (code, "speech-after-commit" in said) == (1, True), said
+
+    code, said = run("replay", str(file))
+    assert code == 3
+    assert f"{file.stem} does not reproduce; found now: nothing" in said
+
+
+def test_a_trace_is_replayed_line_by_line(found: Path) -> None:
+    trace = finding_of(found).with_suffix(".trace.ndjson")
+
+    with defective("pad-as-speech"):
+        code, said = run("replay", str(trace))
+    assert code == 0, said
+    assert "the same trace" in said
+
+    code, said = run("replay", str(trace))
+    assert code == 3
+    assert "the trace differs" in said
+
+
+def test_promoting_fills_in_what_is_known_and_asks_for_a_title(found: Path, tmp_path: Path) -> None:
+    file = finding_of(found)
+
+    with defective("pad-as-speech"):
+        code, said = run("promote", str(file), "padding-says-speech", "--catalogue", str(tmp_path))
+        taken = run("promote", str(file), "padding-says-speech", "--catalogue", str(tmp_path))
+    assert code == 0, said
+    place = tmp_path / "regressions" / "padding-says-speech.yaml"
+    data = yaml.safe_load(place.read_text())
+    assert data["requires"] == ["R39"]
+    assert data["title"].startswith("FILL IN")
+    assert taken[0] == 2
+    assert "is there already" in taken[1]
+
+    code, said = run("promote", str(file), "too-late", "--catalogue", str(tmp_path))
+    assert code == 2
+    assert "is not seen any more (found now: nothing)" in said
+
+
+def test_what_nothing_explains_is_not_promoted(found: Path, tmp_path: Path) -> None:
+    with defective("pad-as-speech"):
+        for file in found.glob("*.yaml"):
+            unexplained = file.read_text().split("# requires: ")[1].startswith("none named")
+            if unexplained:
+                code, said = run("promote", str(file), "unexplained", "--catalogue", str(tmp_path))
+                assert code == 2
+                assert "names no requirement" in said
+    code, said = run("promote", str(finding_of(found)), "No Id", "--catalogue", str(tmp_path))
+    assert code == 2
+    assert "'No Id' is no id" in said
+
+
+def test_shards_are_disjoint_and_merge_to_the_whole(tmp_path: Path) -> None:
+    with defective("pad-as-speech"):
+        for part in ("1/2", "2/2"):
+            run(*FUZZ, "--shard", part, "--save", str(tmp_path / part[0]))
+        run(*FUZZ, "--save", str(tmp_path / "whole"))
+
+    code, said = run("merge", str(tmp_path / "1"), str(tmp_path / "2"), "--save", str(tmp_path / "all"))
+    whole = json.loads((tmp_path / "whole" / "campaign.json").read_text())
+    assert code == 1
+    assert "2 shard(s), 6 cases" in said
+    for finding in whole["findings"]:
+        assert f"{finding['key']}  {' '.join(finding['requirements'])}  {finding['count']} time(s)" in said
+        assert (tmp_path / "all" / f"{finding['key']}.yaml").exists()
+
+    code, said = run("merge", str(tmp_path / "1"))
+    assert code == 1
+    assert "missing shard(s): 2/2" in said
+    code, said = run("merge", str(tmp_path / "1"), str(tmp_path / "1"))
+    assert code == 2
+    code, said = run("merge", str(tmp_path / "nowhere"))
+    assert code == 2
+    assert "cannot be read" in said
+
+
+def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from conformance.fuzz.case import Block, Found
+    from conformance.outcome import Finding
+
+    data = {
+        "title": "t",
+        "about": "a",
+        "requires": [],
+        "clip": {"seconds": 1.0},
+        "expect": {"finishes_within_s": 9.0},
+    }
+    found = Found(Finding("task-leak", ("R9",), "none", "one"), 1, 0, data)
+
+    def interrupted(blocks: Iterator[Block], play: object, jobs: int) -> Iterator[BlockResult]:
+        yield BlockResult((CaseResult(0, Outcome.FAIL, (found,), frozenset(), 1.0, 0),), 0.1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(campaigns.executors, "local", interrupted)
+    tally = run_campaign(Plan(1, cases=10), save=tmp_path, on_block=lambda tally, fresh: None)
+
+    assert tally.interrupted
+    assert (tmp_path / f"{found.key}.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fuzz", "--cases", "0"], "--cases 0: at least 1"),
+        (["fuzz", "--cases", "5", "--for", "1m"], "give one of the two"),
+        (["fuzz", "--for", "soon"], "--for 'soon': a time such as 90s, 10m or 1h"),
+        (["fuzz", "--for", "0s"], "--for '0s'"),
+        (["fuzz", "--shard", "3/2"], "--shard '3/2': K/N with 1 <= K <= N"),
+        (["fuzz", "--executor", "slurm"], "--executor 'slurm': local, ray or ray:ADDRESS"),
+        (["fuzz", "--save", "/proc/nothing"], "/proc/nothing: cannot be written"),
+        (["replay", "no/such.yaml"], "no/such.yaml"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_2(arguments: list[str], message: str) -> None:
+    code, said = run(*arguments)
+
+    assert code == 2
+    assert message in said
+    assert said.startswith("conformance: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title: t\n", "is no finding; wanted `# conformance finding 1`"),
+        ("# conformance finding 7\n# seed: 1\ntitle: t\n", "a finding of format '7'; this version reads 1"),
+        ("# conformance finding 1\n# seed: 1\ntitle: t\n", "the line `# finding: ...` is missing"),
+        (
+            "# conformance finding 1\n# finding: x\n# seed: many\n# case: 1\ntitle: t\n",
+            "a whole number is wanted",
+        ),
+        ("# conformance finding 1\n# finding: x\n# seed: 1\n# case: 1\ntitle: t\n", "missing"),
+    ],
+)
+def test_a_file_that_is_no_finding_of_this_version_is_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "finding.yaml"
+    file.write_text(text)
+
+    code, said = run("replay", str(file))
+
+    assert code == 2
+    assert message in said
