@@ -257,7 +257,8 @@ class _Drain:
             self.open.add(response)
         elif entry.name == "response.done":
             self.open.discard(response)
-            self.decided |= self.committed and response not in self.deferred
+            cancelled = entry.data.get("status") == "cancelled"  # of which nobody can say what it answered
+            self.decided |= self.committed and response not in self.deferred and not cancelled
         elif entry.name == "response.listen":
             self.decided |= self.committed
         settled = self.committed and self.decided and not self.open

@@ -100,7 +100,10 @@ def _quiet_since(observation: Observation, attempt: Attempt) -> float | None:
             open_now.add(entry.data.get("response_id"))
         elif entry.name == "response.done":
             open_now.discard(entry.data.get("response_id"))
-        if at_s >= committed[0] and entry.name in ("response.listen", "response.done"):
+        decides = entry.name == "response.listen" or (
+            entry.name == "response.done" and entry.data.get("status") != "cancelled"
+        )
+        if at_s >= committed[0] and decides:
             if not decided or entry.name != "response.listen":
                 last_s = at_s
             decided = True
@@ -165,6 +168,9 @@ def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -
             elif entry.kind == "sent" and entry.name == "response.done":
                 open_now.pop(entry.data.get("response_id"), None)
             decided |= entry.kind == "unit" and entry.data.get("cause") == "commit"
+            decided |= (
+                entry.data.get("reason") == "silence_or_noise"
+            )  # a commit of silence is decided at once
         told = ""
         if open_now:
             told = (
@@ -254,7 +260,9 @@ def _unasked(observation: Observation, attempt: Attempt, said: str) -> Iterator[
 
 
 def _bare(text: str) -> str:
-    return "".join(text.split())
+    """Without its spaces, and with the halves of a code point joined that two deltas brought."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(whole.split())
 
 
 STREAM_RULES = (
