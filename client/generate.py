@@ -141,11 +141,7 @@ class Attempt:
             instructions=settings.instructions,
             extra_body=settings.extra_body,
         )
-        try:
-            await conversation.send(update, within_s=self.deadlines.created_s)
-        except DeadlineExceeded:
-            conversation.session.asked = True  # a part of it may be out
-            raise
+        await conversation.send(update, within_s=self.deadlines.created_s)
         conversation.session.asked = True
         session = conversation.session
         while not session.created and not session.refused:

@@ -40,7 +40,7 @@ class ClientSession:
         self.media_clock_ms = 0
         self.padded_units = 0
         self.asked = False
-        """`session.update` went out, or a part of it: only then is there a session that can be closed."""
+        """`session.update` went out: only then is there a session that an event could close."""
         self.created = False
         self.refused = False
         """An `error` came before `session.created`."""

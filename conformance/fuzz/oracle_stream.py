@@ -198,7 +198,9 @@ def text_is_the_inputs(observation: Observation, attempts: list[Attempt]) -> Ite
     if not attempt.only(*QUIET_ENDS, *FROZEN, "stop_reading", "no_transport", "no_socket"):
         return
     commits = attempt.times("received", "input_audio_buffer.commit", _start_s(observation))
-    if not commits:
+    if (
+        not commits or "split_text" in attempt.faults
+    ):  # the journal tells the halves of a character in escapes
         return
     said = _bare(attempt.facts.text)
     if "extra_reply_in_padding" in attempt.faults:
@@ -260,9 +262,7 @@ def _unasked(observation: Observation, attempt: Attempt, said: str) -> Iterator[
 
 
 def _bare(text: str) -> str:
-    """Without its spaces, and with the halves of a code point joined that two deltas brought."""
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return "".join(whole.split())
+    return "".join(text.split())
 
 
 STREAM_RULES = (
