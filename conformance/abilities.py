@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from scenarios.faults import FaultBase, Layer, StopReading
+if TYPE_CHECKING:
+    from scenarios.faults import FaultBase
 
 
 class Need(StrEnum):
@@ -68,6 +70,8 @@ ALL = Abilities(frozenset(Need), {})
 
 def fault_needs(fault: FaultBase) -> frozenset[Need]:
     """What a fault needs to act, and to be seen to have acted."""
+    from scenarios.faults import Layer, StopReading  # late: the exit codes alone lead here
+
     if fault.layer is Layer.SEAM:
         return frozenset({Need.SEAM})
     if fault.layer is Layer.JUDGE:

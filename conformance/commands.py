@@ -225,16 +225,18 @@ def list_scenarios(
     json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
     """List scenarios with their titles."""
-    from scenarios import ScenarioError, load_catalogue, select
+    from scenarios import ScenarioError, load_index, select
 
     try:
-        chosen = select(load_catalogue(), patterns or [], tag or [])
+        chosen = select(load_index(), patterns or [], tag or [])
     except ScenarioError as error:
         raise _fail(str(error)) from None
     if json:
         import orjson
 
-        rows = [{"id": s.id, "title": s.title, "tags": s.tags, "requires": s.requires} for s in chosen]
+        rows = [
+            {"id": s.id, "title": s.title, "tags": list(s.tags), "requires": list(s.requires)} for s in chosen
+        ]
         print(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
         return
     width = max((len(s.id) for s in chosen), default=0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pydantic_core import PydanticCustomError
+if TYPE_CHECKING:
+    from pydantic_core import PydanticCustomError
 
 MAX_SHOWN_CHARACTERS = 80
 
@@ -59,6 +61,8 @@ class Broken:
 
 def impossible(broken: Sequence[Broken]) -> PydanticCustomError:
     """The error a model's validator raises for keys that cannot stand together; the loader reads it back."""
+    from pydantic_core import PydanticCustomError  # late: a list of the catalogue needs nothing of it
+
     text = "; ".join(f"{key_text(b.path) or 'here'}: {b.found}; {b.allowed}" for b in broken)
     return PydanticCustomError("impossible", "{text}", {"text": text, "broken": list(broken)})
 

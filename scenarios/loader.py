@@ -6,24 +6,21 @@ which take the place of the file's own: `cases: {late: {faults.0.late_session_cl
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from scenarios.cases import cases_of, merged, yaml_files
 from scenarios.errors import Problem, ScenarioError, key_text, known, shown
 from scenarios.explain import problems_of
 from scenarios.faults import FAULTS, FaultBase
 from scenarios.model import Scenario, whole_rules
 from scenarios.source import Source, parse_source, read_source
 
-CASE_ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _Path = tuple[str | int, ...]
 _SECTIONS: tuple[str, ...] = tuple(name for name in Scenario.model_fields if name != "id")
 
@@ -63,7 +60,7 @@ def load_catalogue() -> list[Scenario]:
     root = files("scenarios") / "catalogue"
     problems: list[Problem] = []
     found: list[Scenario] = []
-    for entry, relative in sorted(_yaml_files(root, ""), key=lambda pair: pair[1]):
+    for entry, relative in sorted(yaml_files(root, ""), key=lambda pair: pair[1]):
         if not relative.endswith(".yaml"):
             problems.append(Problem(str(entry), 0, "", f"{relative} is no .yaml file", "only .yaml files"))
             continue
@@ -117,88 +114,12 @@ def build_scenarios(source: Source, base_id: str) -> list[Scenario]:
     if "cases" not in source.data:
         built.append(_build(source, base, base_id, {}, problems))
     else:
-        for case, values in _cases(source, problems):
-            data, origins = _merge(source, base, case, values, problems)
+        for case, values in cases_of(source, problems):
+            data, origins = merged(source, base, case, values, problems)
             built.append(_build(source, data, f"{base_id}[{case}]", origins, problems))
     if problems:
         raise ScenarioError(problems)
     return [scenario for scenario in built if scenario is not None]
-
-
-def _cases(source: Source, problems: list[Problem]) -> Iterable[tuple[str, dict[str, Any]]]:
-    cases = source.data["cases"]
-    if not isinstance(cases, dict) or not cases:
-        allowed = "a mapping of short ids, each to a mapping of dotted keys and values"
-        problems.append(Problem(source.file, source.line(("cases",)), "cases", shown(cases), allowed))
-        return
-    for case, values in cases.items():
-        path: _Path = ("cases", case)
-        if CASE_ID.fullmatch(case) is None:
-            allowed = "lower-case letters, digits, '.', '_', '-'"
-            problems.append(Problem(source.file, source.line(path), key_text(path), "no case id", allowed))
-        elif not isinstance(values, dict) or not values:
-            problems.append(
-                Problem(
-                    source.file,
-                    source.line(path),
-                    key_text(path),
-                    shown(values),
-                    "dotted keys and their values",
-                )
-            )
-        else:
-            yield case, values
-
-
-def _merge(
-    source: Source, base: dict[str, Any], case: str, values: dict[str, Any], problems: list[Problem]
-) -> tuple[dict[str, Any], dict[_Path, _Path]]:
-    """The file's data with the case's values in place, and where each of these stands in the file."""
-    data = copy.deepcopy(base)
-    if isinstance(data.get("title"), str):
-        data["title"] = f"{data['title']} [{case}]"
-    origins: dict[_Path, _Path] = {}
-    for dotted, value in values.items():
-        origin: _Path = ("cases", case, dotted)
-        try:
-            origins[_put(data, dotted.split("."), copy.deepcopy(value))] = origin
-        except _NoSuchPlace as wrong:
-            problems.append(
-                Problem(source.file, source.line(origin), key_text(origin), wrong.found, wrong.allowed)
-            )
-    return data, origins
-
-
-class _NoSuchPlace(Exception):
-    """A dotted key of a case leads nowhere."""
-
-    def __init__(self, found: str, allowed: str) -> None:
-        super().__init__(found)
-        self.found, self.allowed = found, allowed
-
-
-def _put(data: Any, steps: Sequence[str], value: Any) -> _Path:
-    """Set the value at a dotted key, making mappings on the way; returns its path.
-
-    Raises _NoSuchPlace: the way leads through a list by a wrong index, or through a plain value.
-    """
-    path: _Path = ()
-    for number, step in enumerate(steps, start=1):
-        here = key_text(path) or "the file"
-        key: str | int = step
-        if isinstance(data, list):
-            key = int(step) if step.isdecimal() else len(data)
-            if key >= len(data):
-                raise _NoSuchPlace(f"{here} has no item {step}", f"an index from 0 to {len(data) - 1}")
-        elif not isinstance(data, dict):
-            raise _NoSuchPlace(f"{here} is {shown(data)}", "a dotted key leads through mappings and lists")
-        path = (*path, key)
-        container: Any = data
-        if number == len(steps):
-            container[key] = value
-        else:
-            data = container[key] if isinstance(data, list) else container.setdefault(step, {})
-    return path
 
 
 class _Places:
@@ -296,12 +217,3 @@ def _id_of(file: Path) -> str:
     if isinstance(root, Path) and file.resolve().is_relative_to(root.resolve()):
         return file.resolve().relative_to(root.resolve()).with_suffix("").as_posix()
     return file.stem
-
-
-def _yaml_files(folder: Traversable, prefix: str) -> Iterable[tuple[Traversable, str]]:
-    for entry in folder.iterdir():
-        name = f"{prefix}{entry.name}"
-        if entry.is_dir():
-            yield from _yaml_files(entry, f"{name}/")
-        else:
-            yield entry, name

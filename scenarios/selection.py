@@ -5,19 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from scenarios.errors import Problem, ScenarioError, known
-from scenarios.loader import load_scenarios
-from scenarios.model import Scenario
+
+
+class Selectable(Protocol):
+    """What a selection looks at."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+
+
+S = TypeVar("S", bound=Selectable)
 
 
 def select(
-    scenarios: Sequence[Scenario],
+    scenarios: Sequence[S],
     patterns: Sequence[str] = (),
     tags: Sequence[str] = (),
     *,
     files: dict[str, Path] | None = None,
-) -> list[Scenario]:
+) -> list[S]:
     """The scenarios that patterns and tags pick, each once.
 
     Args:
@@ -31,9 +42,11 @@ def select(
     """
     problems: list[Problem] = []
     wanted: set[str] = set()
-    outside: list[Scenario] = []
+    outside: list[Any] = []
     for pattern in patterns:
         if pattern.endswith((".yaml", ".yml")):
+            from scenarios.loader import load_scenarios  # late: a list of the catalogue builds no scenario
+
             loaded = load_scenarios(Path(pattern))
             if files is not None:
                 files.update(dict.fromkeys((scenario.id for scenario in loaded), Path(pattern)))
