@@ -31,6 +31,13 @@ UNREADABLE = "(unreadable)"
 """Name of a text frame of the server that is no event."""
 
 
+def _type_of(data: bytes) -> str:
+    try:
+        return str(decode(data)["type"])
+    except (Refusal, UnicodeDecodeError):
+        return UNREADABLE
+
+
 @dataclass
 class RelayedInput:
     """As far as faults look at it."""
@@ -105,19 +112,25 @@ class Relay:
         """A text frame of the client: forwarded first, then told."""
         data = text.encode() if isinstance(text, str) else text
         if not self.ignored:
-            self._forward(data, WSMsgType.TEXT)
+            self.pass_on(data)
+            return self.tell(data, now_s)
+        name = _type_of(data)
+        if name in self.ignored:
+            return [Received(name, {"ignored": True})]
+        self.pass_on(data)
+        return self.tell(data, now_s)
+
+    def pass_on(self, data: bytes) -> None:
+        """A text frame goes to the server as it is."""
+        self._forward(data, WSMsgType.TEXT)
+
+    def tell(self, data: bytes, now_s: float) -> list[Output]:
+        """What a frame that was passed on says, for the journal and for faults."""
         try:
             event = decode(data)
         except (Refusal, UnicodeDecodeError) as error:
-            if self.ignored:
-                self._forward(data, WSMsgType.TEXT)
             return [Received(UNREADABLE, {"bytes": len(data)}), Violation("1.3", "unreadable", str(error))]
-        name = event["type"]
-        if name in self.ignored:
-            return [Received(name, {"ignored": True})]
-        if self.ignored:
-            self._forward(data, WSMsgType.TEXT)
-        return self._told_received(name, event, now_s)
+        return self._told_received(event["type"], event, now_s)
 
     def receive_binary(self, length_bytes: int, now_s: float) -> list[Output]:
         """Told; the frame itself is forwarded with the other frames that are no events."""

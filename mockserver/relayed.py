@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from aiohttp.base_protocol import BaseProtocol
 
 from mockserver.connection import Connection
 from mockserver.faults.actions import CloseTcp, Control, PauseReading
+from mockserver.relay import Relay
 from mockserver.wire import Output
 
 
@@ -23,6 +25,7 @@ class RelayedConnection(Connection):
     def __init__(self, *args: Any, peer_frame: Callable[[WSMessage], None], **named: Any) -> None:
         super().__init__(*args, **named)
         self.peer_frame = peer_frame
+        self._untold: deque[tuple[bytes, float]] = deque()
 
     def feed(self, outputs: list[Output]) -> None:
         """What the server does now."""
@@ -74,8 +77,9 @@ class RelayedConnection(Connection):
             self._unhandled.append(message)
             return
         if message.type is WSMsgType.TEXT:
-            self._take(self.session.receive(message.data, now_s), now_s)
+            self._on_text(message.data, now_s)
             return
+        self._tell()
         if message.type is WSMsgType.BINARY:
             self._take(self.session.receive_binary(len(message.data), now_s), now_s)
         elif message.type is WSMsgType.CLOSE:
@@ -87,6 +91,26 @@ class RelayedConnection(Connection):
                 self._cut_wait()
                 self._outbox.clear()  # nothing may follow a close frame
         self.peer_frame(message)
+
+    def _on_text(self, data: bytes, now_s: float) -> None:
+        """Without a fault nothing depends on what an event says: it is on its way before it is read for the journal."""
+        if self.faults.runs or not isinstance(self.session, Relay):
+            self._take(self.session.receive(data, now_s), now_s)
+            return
+        self.session.pass_on(data)
+        self._untold.append((data, now_s))
+        if len(self._untold) == 1:
+            self._loop.call_soon(self._tell)  # behind the writer's task, which was woken just now
+
+    def _tell(self) -> None:
+        while self._untold:
+            data, now_s = self._untold.popleft()
+            assert isinstance(self.session, Relay)
+            self._take(self.session.tell(data, now_s), now_s)
+
+    def _over(self) -> None:
+        self._tell()
+        super()._over()
 
 
 def _unproven(evidence: dict[str, Any]) -> None:
