@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from conformance.abilities import fault_needs
+from conformance.abilities import Need, fault_needs
 from conformance.checks import Told, check_expectations
 from conformance.checks_dataset import check_dataset
 from conformance.checks_judge import check_judging
@@ -107,6 +107,15 @@ def unobservable_faults(observation: Observation) -> dict[int, Unobserved]:
         bit = any(r.index == index and r.state == "observed" for r in observation.faults)
         if need is not None and not bit:
             unseen[index] = Unobserved(fault.name, "fault", need, observation.abilities.why_not[need])
+        elif observation.outside and not bit and Need.TRANSPORT in fault_needs(fault):
+            waiting = [
+                report.evidence.get("waiting_bytes", 0)
+                for report in observation.faults
+                if report.index == index and report.state == "triggered"
+            ]
+            if waiting:  # a client of others cannot be made to write so much that a write must wait
+                told = f"no write of the client had to wait: at most {max(waiting)} bytes lay in the sockets"
+                unseen[index] = Unobserved(fault.name, "fault", Need.TRANSPORT, told)
     return unseen
 
 

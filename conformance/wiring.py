@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from conformance.clients.scene import Attempt, ClientRun
     from conformance.clock import RealLoop, VirtualLoop
     from mockserver.app import MockServer
+    from mockserver.faults import FaultRun
     from mockserver.journal import Entry
     from mockserver.proxy import ProxyServer
 
@@ -44,7 +45,7 @@ class Wiring:
         self._sockets: dict[int, socket.socket] = {}
         self._names: dict[int, str] = {}
         self._ports: dict[int, int] = {}
-        self._witnesses: list[StallWitness] = []
+        self._witnesses: list[tuple[StallWitness, FaultRun]] = []
         self._shared: dict[tuple[str, object, object], Mapping[str, Any]] = {}
         self._labels: dict[tuple[str, str], str] = {}
 
@@ -117,8 +118,10 @@ class Wiring:
 
     def stop_witnesses(self) -> None:
         """Look at no socket any more."""
-        for witness in self._witnesses:
+        for witness, run in self._witnesses:
             witness.stop()
+            if run.state != "observed":
+                run.evidence.setdefault("waiting_bytes", witness.most_bytes)
 
     def fault_reports(self, scenario: Scenario) -> list[FaultReport]:
         """What the server's faults did, by their position in the scenario."""
@@ -149,7 +152,7 @@ class Wiring:
         if looker is None:
             return
         witness = StallWitness(looker, run.observe)
-        self._witnesses.append(witness)
+        self._witnesses.append((witness, run))
         witness.start()
 
     def _looker(self, port: int) -> Looker | None:

@@ -43,6 +43,11 @@ class Look:
     """How late the loop was at the timer of this look."""
 
     @property
+    def pending_bytes(self) -> int:
+        """Written, and not taken by the other end's kernel."""
+        return self.buffered_bytes + self.unsent_bytes + self.in_flight_bytes
+
+    @property
     def progress_bytes(self) -> int:
         """What has got through: read by the other end, or acknowledged by its kernel where nobody can see more.
 
@@ -60,7 +65,7 @@ def cause_of(before: Look, after: Look) -> Cause:
     """
     if after.late_s >= LATE_S:
         return "our own loop was late"
-    pending = min(look.buffered_bytes + look.unsent_bytes + look.in_flight_bytes for look in (before, after))
+    pending = min(before.pending_bytes, after.pending_bytes)
     if pending == 0 or after.progress_bytes != before.progress_bytes:
         return "unknown"
     if before.peer_unread_bytes is not None and after.peer_unread_bytes is not None:
@@ -181,6 +186,8 @@ class StallWitness:
     def __init__(self, looker: Looker, observed: Callable[[dict[str, Any]], None]) -> None:
         self._looker = looker
         self._observed = observed
+        self.most_bytes = 0
+        """The most that was seen waiting at the client and unread at the server."""
         self._since_s = 0.0
         self._first: Look | None = None
         self._late_s = 0.0
@@ -205,6 +212,7 @@ class StallWitness:
         if seen is None:
             return
         look, blocked = seen
+        self.most_bytes = max(self.most_bytes, look.pending_bytes + (look.peer_unread_bytes or 0))
         first = self._first
         if not blocked or first is None or moved(first, look):
             self._first = look if blocked else None
@@ -215,7 +223,6 @@ class StallWitness:
         self._handle = asyncio.get_running_loop().call_later(SAMPLE_EVERY_S, self._sample)
 
     def _tell(self, first: Look, look: Look, now_s: float) -> None:
-        pending_bytes = look.buffered_bytes + look.unsent_bytes + look.in_flight_bytes
         self._observed(
             {
                 "proof": "write_blocked",
@@ -223,7 +230,7 @@ class StallWitness:
                 "pending_s": round(now_s - self._since_s, 6),
                 "buffered_bytes": look.buffered_bytes,
                 "unacked_bytes": look.unsent_bytes + look.in_flight_bytes,
-                "taken_bytes": pending_bytes + (look.peer_unread_bytes or 0),
+                "taken_bytes": look.pending_bytes + (look.peer_unread_bytes or 0),
                 "bytes_acked": look.acked_bytes,
                 "cause": cause_of(first, look),
             }

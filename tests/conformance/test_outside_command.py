@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from conformance.clients.choice import ClientChoice, abilities_of
+from conformance.clients.estimating import estimate
 from conformance.clients.network import refusal
 from conformance.clients.program import KEPT_BYTES, KeptOutput, program_environment
+from conformance.options import RunOptions
 from conformance.outcome import Outcome
+from scenarios import load_catalogue
 from tests.conformance.playing_programs import CLEAN, STORY, play
 
 HERE = Path(__file__).resolve().parent
@@ -91,6 +98,14 @@ def runs(pid: int) -> bool:
     return state != "Z"
 
 
+def gone(pid: int) -> bool:
+    """Whether a process that was sent its end is gone, on a busy machine a little later."""
+    until = time.monotonic() + 10
+    while runs(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not runs(pid)
+
+
 HANGS = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -113,10 +128,7 @@ def test_a_program_that_hangs_is_ended_with_all_it_started_and_its_last_lines_ar
     assert "it never connected" in hang.actual
     assert "stderr: last words" in result.output
     for pid in map(int, result.output[0].removeprefix("stdout: ").split()):
-        until = time.monotonic() + 10  # it was sent its end; on a busy machine it comes a little later
-        while runs(pid) and time.monotonic() < until:
-            time.sleep(0.02)
-        assert not runs(pid)
+        assert gone(pid)
     assert "--client-deadline 1" in result.reproduce
 
 
@@ -143,3 +155,42 @@ def test_only_the_ends_of_a_long_output_are_kept() -> None:
     assert text.endswith("line 59999\n")
     assert "bytes left out" in text
     assert kept.last_lines(2) == ["line 59998", "line 59999"]
+
+
+KILLED = """
+import sys
+from conformance.clients.network import Helper
+helper = Helper("shared", 0, 0, output=None)
+helper.become(["sleep", "600"], {"PATH": "/usr/bin:/bin"})
+print(helper.process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_harness_that_is_killed_leaves_no_program_behind() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as harness:
+        assert harness.stdout is not None
+        pid = int(harness.stdout.readline())
+        assert runs(pid)
+        harness.kill()
+    assert gone(pid)
+
+
+def test_how_long_a_run_takes_is_told_before_it_begins() -> None:
+    catalogue = {scenario.id: scenario for scenario in load_catalogue()}
+    program = ClientChoice("command", arguments=("true",))
+    options = RunOptions(clock="real", client=program, abilities=abilities_of(program))
+    chosen = [
+        catalogue["stream/clean-residual[july]"],
+        catalogue["retry/stall-twice"],
+        catalogue["close/no-socket"],
+    ]
+    told = estimate(chosen, options, 8)
+    # 175 s as the scenario says, and two attempts whose drains last 90 s longer than the scenario's own
+    assert told.startswith(
+        "2 scenario(s) on the real clock, 8 at a time: at most about 6 min for a right client;"
+    )
+    assert "given up after 5 s at most" in estimate(chosen, replace(options, client_deadline_s=5.0), 8)
+    assert "nothing is played" in estimate([catalogue["close/no-socket"]], options, 8)

@@ -13,7 +13,7 @@ from conformance.clients.choice import ClientChoice, abilities_of
 from conformance.options import RunOptions
 from conformance.outcome import Outcome, ScenarioResult
 from conformance.runner import run_scenario
-from scenarios import load_catalogue
+from scenarios import load_catalogue, load_scenarios
 
 HERE = Path(__file__).resolve().parent
 
@@ -216,3 +216,34 @@ def test_the_naive_client_fails_by_name(scenario_id: str) -> None:
     result = play(scenario_id, options_for(str(EXAMPLES / "naive_client.py")))
     assert result.outcome is Outcome.FAIL
     assert "unbounded-await" in [found.id for found in result.findings]
+
+
+QUIET = """
+import asyncio, base64, json
+from websockets.asyncio.client import connect
+
+async def run(job):
+    session = {"model": job.model, "modalities": ["text"], "extra_body": {"auto_response": True}}
+    async with connect(job.url + "?duplex=1&autostart=0", compression=None, proxy=None, ping_interval=None) as ws:
+        await ws.send(json.dumps({"type": "session.update", "session": session}))
+        await ws.recv()
+        audio = base64.b64encode(bytes(3200)).decode()
+        await ws.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
+        await asyncio.sleep(5)
+        ws.transport.abort()
+"""
+
+
+def test_a_stall_that_a_client_wrote_too_little_to_feel_is_not_observable(tmp_path: Path) -> None:
+    file = tmp_path / "quiet.yaml"
+    file.write_text(
+        "title: t\nabout: a\nrequires: []\nclip: {seconds: 2, frames: false}\n"
+        "faults: [{stop_reading: {on: {received: input_audio_buffer.append}}}]\n"
+        "expect: {wire: {connections: 1}}\n"
+    )
+    (scenario,) = load_scenarios(file)
+    (tmp_path / "lab.py").write_text(QUIET)
+    result = run_scenario(scenario, options_for(str(tmp_path / "lab.py")))
+    assert [found.id for found in result.findings if found.id != "clip-altered"] == []
+    told = next(one for one in result.unobserved if one.what == "fault")
+    assert told.reason == "no write of the client had to wait: at most 0 bytes lay in the sockets"
