@@ -94,7 +94,7 @@ class Session:
     async def until(self, met, seconds, what, settle=0.0):
         """Woken by events; `settle` seconds of quiet end it, the deadline fails it, and so does the session's end."""
         deadline = self.now() + seconds
-        while not (met() and self.now() >= self.active_s + settle):
+        while self.refused or not (met() and self.now() >= self.active_s + settle):
             if self.refused or (self.ended and what != "session.closed"):
                 raise ConnectionError(self.ended or "refused")
             if self.now() >= deadline:
