@@ -4,6 +4,7 @@
 #   make test    lint, types and tests (ARGS='...' goes to pytest)
 #   make lint    ruff and mypy alone
 #   make format  let ruff rewrite what it can
+#   make docs    rewrite the documents that follow from scenarios and faults
 #   make wheel   build the wheel into dist/
 #   make clean   remove everything that these targets made
 #
@@ -48,7 +49,7 @@ if [ -z "$$python" ]; then \
 fi
 endef
 
-.PHONY: help run test lint types format wheel clean find-python setup
+.PHONY: help run test lint types format docs wheel clean find-python setup
 
 help:
 	@sed -n '/^# *make/s/^# *//p' Makefile
@@ -67,6 +68,10 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(STAMP)
+	$(BIN)/conformance faults --markdown > docs/faults.md
+	$(BIN)/python -m conformance.catalogue_document
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist

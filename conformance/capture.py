@@ -79,9 +79,9 @@ class _LogCapture(logging.Handler):
                 self.observation.harness_errors.append(f"{record.name}: {told}")
             return
         self.observation.logs.append(record)
-        self.recorder.add(
-            "", "client", "log", {"level": record.levelname, "message": record.getMessage()[:500]}
-        )
+        # The folder of a scenario has another name in every run, and the trace must not.
+        message = record.getMessage().replace(f"{self.observation.out.parent}/", "")
+        self.recorder.add("", "client", "log", {"level": record.levelname, "message": message[:500]})
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_deadlines, cli_fuzz, cli_live, cli_probe, cli_serve
+from conformance import cli_deadlines, cli_defects, cli_fuzz, cli_live, cli_probe, cli_serve
 from conformance.exits import Exit
 
 app = typer.Typer(
@@ -310,46 +310,7 @@ def faults(
         raise _fail(str(error)) from None
 
 
-@app.command()
-def defects(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Default: all defects.")
-    ] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="A defect stops at its first true catch.")] = False,
-    seed: Seed = 1,
-    jobs: Jobs = 0,
-    json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-) -> None:
-    """Put historical defects back into the client and show which scenario catches which."""
-    from conformance.defects.matrix import show_matrix
-    from conformance.options import ConfigurationError
-
-    try:
-        code = show_matrix(
-            names or [], seed=seed, processes=jobs or os.cpu_count() or 1, stop_at_first=fast, as_json=json
-        )
-    except ConfigurationError as error:
-        raise _fail(str(error)) from None
-    raise typer.Exit(int(code))
-
-
-@app.command()
-def coverage(
-    seed: Seed = 1,
-    jobs: Jobs = 0,
-    json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-) -> None:
-    """Show which requirements were seen to fail, by which defect and in which scenario."""
-    from conformance.coverage import show_coverage
-    from conformance.options import ConfigurationError
-
-    try:
-        code = show_coverage(seed=seed, processes=jobs or os.cpu_count() or 1, as_json=json)
-    except ConfigurationError as error:
-        raise _fail(str(error)) from None
-    raise typer.Exit(int(code))
-
-
+cli_defects.register(app)
 cli_deadlines.register(app)
 cli_fuzz.register(app)
 cli_probe.register(app)

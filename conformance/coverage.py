@@ -79,7 +79,7 @@ def _look(
     if not scenarios or not defects:
         return
     requires = {s.id: set(s.requires) for s in scenarios}
-    reference = run_reference(scenarios, options, processes)
+    reference = run_reference(scenarios, options, processes, defects)
     for result in run_defects(defects, scenarios, reference, options, processes=processes):
         for catch in result.catches:
             for requirement in catch.covers:

@@ -42,6 +42,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "conformance/live/session.py": "when a live run began and ended: printed, never judged",
         "conformance/live/preflight.py": "this machine's clock against the loop's: a jump is told",
         "conformance/defects/matrix.py": "real time the matrix took: printed, never judged",
+        "conformance/defects/ablation_report.py": "real time the ablation took: printed, never judged",
         "conformance/fuzz/": "real and processor time of campaigns: a bound on searching, printed, never judged",
     },
     "long function": {},

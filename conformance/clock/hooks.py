@@ -5,9 +5,11 @@ import concurrent.futures
 import contextvars
 import functools
 import socket
+import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from conformance.clock.tasks import SIDE, Side, install_task_factory
@@ -24,6 +26,13 @@ def _job_name(func: Callable[..., Any]) -> str:
     return name if isinstance(name, str) else repr(func)
 
 
+@dataclass
+class _Spent:
+    """Loop time that a job has spent; it passes when the job hands its result over."""
+
+    seconds: float = 0.0
+
+
 class HookedLoop(asyncio.SelectorEventLoop):
     """A selector loop that shows connections, jobs and transports without touching the client."""
 
@@ -35,6 +44,7 @@ class HookedLoop(asyncio.SelectorEventLoop):
         """Called in the task that connects, in the same step as connect(): the local port is known, and no
         callback of the accepting side has run yet. (Whether the connection will be refused is not known.)"""
         self._jobs: dict[concurrent.futures.Future[Any], str] = {}
+        self._in_job = threading.local()
         self._made: weakref.WeakKeyDictionary[asyncio.BaseTransport, Side] = weakref.WeakKeyDictionary()
         # One thread: two jobs never race, so their order is the same in every run.
         self.set_default_executor(
@@ -99,14 +109,21 @@ class HookedLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Future[T]:
         """As in asyncio (`to_thread` and `getaddrinfo` come here too); a job in any executor is counted."""
         self._check_closed()  # type: ignore[attr-defined]
-        job = (self.executor if executor is None else executor).submit(func, *args)
-        future = asyncio.wrap_future(job, loop=self)
-        # In this order: the job counts as ended only after its result has been handed to the loop. The other
-        # way round the clock could jump between the two.
+        spent = _Spent()
+        job = (self.executor if executor is None else executor).submit(self._run_job, spent, func, args)
+        future: asyncio.Future[T] = self.create_future()
+        future.add_done_callback(lambda ended: job.cancel() if ended.cancelled() else None)
         self._jobs[job] = _job_name(func)
         self.job_started()
-        job.add_done_callback(self._job_ended_in_thread)
+        job.add_done_callback(lambda job: self._job_ended_in_thread(job, future, spent))
         return future
+
+    def _run_job(self, spent: _Spent, func: Callable[..., T], args: tuple[Any, ...]) -> T:
+        self._in_job.spent = spent
+        try:
+            return func(*args)
+        finally:
+            self._in_job.spent = None
 
     @property
     def jobs(self) -> list[str]:
@@ -120,11 +137,33 @@ class HookedLoop(asyncio.SelectorEventLoop):
     def job_started(self) -> None:
         """For the virtual loop: there is one more job to wait for."""
 
-    def _job_ended_in_thread(self, job: concurrent.futures.Future[Any]) -> None:
+    def _job_ended_in_thread(
+        self, job: concurrent.futures.Future[Any], future: asyncio.Future[Any], spent: _Spent
+    ) -> None:
         try:
-            self.call_soon_threadsafe(self.job_ended, job)
+            self.call_soon_threadsafe(self._hand_over, job, future, spent)
         except RuntimeError:  # the loop was closed before its job ended: close_loop has named the job
             return
+
+    def _hand_over(
+        self, job: concurrent.futures.Future[Any], future: asyncio.Future[Any], spent: _Spent
+    ) -> None:
+        """What the job spent, then its result, then its end, in one step of the loop.
+
+        Nothing can come between them, so the order does not hang on how fast the thread was; and the clock cannot jump
+        before the result has been handed to the loop.
+        """
+        if spent.seconds:
+            self.spend(spent.seconds)
+        if future.done():
+            pass  # nobody waits any more
+        elif job.cancelled():
+            future.cancel()
+        elif (error := job.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(job.result())
+        self.job_ended(job)
 
     def job_ended(self, job: concurrent.futures.Future[Any]) -> None:
         self._jobs.pop(job, None)
@@ -132,7 +171,7 @@ class HookedLoop(asyncio.SelectorEventLoop):
     def spend(self, seconds: float) -> None:
         """Let time pass while the code that runs now goes on, as a slow disk does: nothing else of the loop runs.
 
-        From another thread the loop stands a moment later.
+        From a job it stands when the job has ended, from another thread a moment later.
         """
         raise NotImplementedError
 

@@ -163,10 +163,13 @@ class VirtualLoop(HookedLoop):
     def spend(self, seconds: float) -> None:
         """The clock goes on by so much at once; what was due meanwhile runs late, in its order.
 
-        From another thread it goes on when the loop next turns.
+        From a job it goes on when the job hands its result over, from another thread when the loop next turns.
         """
         if seconds < 0:
             raise ValueError(f"spend: wanted 0 seconds or more, got {seconds!r}")
+        if (spent := getattr(self._in_job, "spent", None)) is not None:
+            spent.seconds += seconds
+            return
         if threading.get_ident() != self._thread_id:  # type: ignore[attr-defined]
             self.call_soon_threadsafe(self.spend, seconds)
             return

@@ -39,8 +39,8 @@ def show_matrix(
     check_clock(options)
     scenarios, _ = choose([], [], options)
     started = time.perf_counter()
-    reference = run_reference(scenarios, options, processes)
-    unclean = [result for result in reference.values() if result.outcome is not Outcome.PASS]
+    reference = run_reference(scenarios, options, processes, defects)
+    unclean = reference.unclean
     results: list[DefectResult] = []
     for result in run_defects(
         defects, scenarios, reference, options, processes=processes, stop_at_first=stop_at_first
@@ -55,7 +55,7 @@ def show_matrix(
     out = sys.stderr if as_json else sys.stdout
     print(
         f"\n{caught} of {len(results)} defects caught; reference client: "
-        f"{len(reference) - len(unclean)} of {len(reference)}"
+        f"{len(reference.results) - len(unclean)} of {len(reference.results)}"
         f" scenarios pass; {time.perf_counter() - started:.1f} s",
         file=out,
     )

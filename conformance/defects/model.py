@@ -17,11 +17,13 @@ class Defect:
     """What the client does, in a sentence."""
     rewrites: tuple[Rewrite, ...]
     breaks: tuple[str, ...]
-    """The requirements it breaks; a catch names one of them."""
+    """The requirements it breaks; a catch names one of them. None: what it breaks has no number, see `rule`."""
     findings: tuple[str, ...]
     """Findings that count as its catch, named beforehand; anything else that fails is not a catch."""
     first: tuple[str, ...] = ()
     """Scenarios most likely to catch it; tried first."""
+    rule: str = ""
+    """The section of evaluation.md that it breaks, when no requirement says so."""
 
     @property
     def of_the_judge(self) -> bool:
@@ -43,6 +45,8 @@ class Catch:
     """What that finding names and the defect breaks."""
     covers: tuple[str, ...] = ()
     """What all findings that count name and the defect breaks."""
+    all_findings: tuple[str, ...] = ()
+    """Ids of everything that was found, what counts and what follows from it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class DefectResult:
     """When nothing caught it: what the scenarios said instead, or why it could not be put in."""
     others: tuple[str, ...] = ()
     """Scenarios that failed for another reason, with that reason."""
+    ran: int = 0
+    """Scenarios that were run; the others never come to its place."""
 
     @property
     def caught(self) -> bool:

@@ -5,9 +5,12 @@ Without them some requirements would never be seen to fail (design.md section 8)
 
 from __future__ import annotations
 
+from conformance.defects.input import INPUT_DEFECTS
 from conformance.defects.judging import OWN_JUDGE_DEFECTS
 from conformance.defects.model import Defect
+from conformance.defects.opening import OPENING_DEFECTS
 from conformance.defects.rewrite import Rewrite
+from conformance.defects.scoring import SCORING_DEFECTS
 
 _LOST = ("sample.outcome", "sample.attempts", "sample.error", "wire.connections")
 _TEXT = ("sample.text", "sample.late_text", "sample.sentences", "sample.outcome")
@@ -307,4 +310,12 @@ _DRAIN: tuple[Defect, ...] = (
     ),
 )
 
-OWN_DEFECTS: tuple[Defect, ...] = (*_TEARDOWN, *_RETRYING, *_DRAIN, *OWN_JUDGE_DEFECTS)
+OWN_DEFECTS: tuple[Defect, ...] = (
+    *_TEARDOWN,
+    *_RETRYING,
+    *_DRAIN,
+    *OPENING_DEFECTS,
+    *OWN_JUDGE_DEFECTS,
+    *SCORING_DEFECTS,
+    *INPUT_DEFECTS,
+)

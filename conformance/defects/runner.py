@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
+from conformance.defects.changes import Plan, Reference, run_plans, run_watched
 from conformance.defects.model import Catch, Defect, DefectResult
-from conformance.defects.rewrite import RewriteError, applied
 from conformance.options import RunOptions
-from conformance.outcome import Outcome, ScenarioResult
-from conformance.pool import spread
-from conformance.runner import run_scenario
+from conformance.outcome import Finding, Outcome, ScenarioResult
+from conformance.report.explain import explain
 from scenarios.model import Scenario
 
 
-@dataclass(frozen=True)
-class _Job:
-    defect: Defect | None
-    scenarios: tuple[Scenario, ...]
-    options: RunOptions
-    stop_at_first: bool
-
-
 def run_reference(
-    scenarios: Sequence[Scenario], options: RunOptions, processes: int
-) -> dict[str, ScenarioResult]:
-    """The same scenarios with the reference client; only those that pass can catch anything."""
-    jobs = [_Job(None, (scenario,), options, False) for scenario in scenarios]
-    return {result.id: result for results in spread(_run, jobs, processes) for result in _results(results)}
+    scenarios: Sequence[Scenario], options: RunOptions, processes: int, defects: Sequence[Defect] = ()
+) -> Reference:
+    """The same scenarios with the reference client; only those that pass can catch anything.
+
+    Args:
+        defects: whose places are watched, so that each is run only where it can make a difference.
+    """
+    return run_watched(scenarios, options, processes, {d.name: d.rewrites for d in defects})
 
 
 def run_defects(
     defects: Sequence[Defect],
     scenarios: Sequence[Scenario],
-    reference: Mapping[str, ScenarioResult],
+    reference: Reference,
     options: RunOptions,
     *,
     processes: int,
@@ -42,70 +36,70 @@ def run_defects(
     """One result a defect, in order.
 
     Args:
-        reference: results of `run_reference` from the same run; scenarios that did not pass there are left out.
+        reference: from the same run; scenarios that did not pass there, or that never come to the place of a defect,
+            are left out.
         stop_at_first: a defect ends at its first true catch.
     """
-    usable = [s for s in scenarios if reference[s.id].outcome is Outcome.PASS]
-    jobs = [_Job(d, tuple(_likely_first(d, _concerned(d, usable))), options, stop_at_first) for d in defects]
-    for defect, results in zip(defects, spread(_run, jobs, processes), strict=True):
+    plans = [
+        Plan(
+            defect.name,
+            defect.rewrites,
+            tuple(_likely_first(defect, reference.concerned(defect.name, _subjects(defect, scenarios)))),
+            partial(is_caught, defect) if stop_at_first else None,
+        )
+        for defect in defects
+    ]
+    for defect, results in zip(defects, run_plans(plans, options, processes), strict=True):
         if isinstance(results, str):
             yield DefectResult(defect.name, defect.breaks, (), missed_reason=results)
         else:
             yield _read(defect, results)
 
 
-def _concerned(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:
+def _subjects(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:
     """A session's defect is looked for where a session is the subject, a judge's where a judge is."""
-    return [
-        s
-        for s in scenarios
-        if s.probe is None and ((s.judge is not None) is defect.of_the_judge or s.id in defect.first)
-    ]
+    return [s for s in scenarios if (s.judge is not None) is defect.of_the_judge or s.id in defect.first]
 
 
 def _likely_first(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:
     return sorted(scenarios, key=lambda s: (s.id not in defect.first, s.id))
 
 
-def _results(results: list[ScenarioResult] | str) -> list[ScenarioResult]:
-    assert not isinstance(results, str)
-    return results
-
-
-def _run(job: _Job) -> list[ScenarioResult] | str:
-    if job.defect is None:
-        return [run_scenario(scenario, job.options) for scenario in job.scenarios]
-    results: list[ScenarioResult] = []
-    try:
-        with applied(job.defect.rewrites):
-            for scenario in job.scenarios:
-                result = run_scenario(scenario, job.options)
-                results.append(result)
-                if job.stop_at_first and catch_of(job.defect, result) is not None:
-                    break
-    except RewriteError as error:
-        return str(error)
-    return results
+def is_caught(defect: Defect, result: ScenarioResult) -> bool:
+    """Whether this result is a true catch of the defect."""
+    return catch_of(defect, result) is not None
 
 
 def catch_of(defect: Defect, result: ScenarioResult) -> Catch | None:
     """The catch in a scenario's result, if it is one.
 
-    Only an outcome of `fail` counts, and only through a finding that the defect named beforehand and that
-    names a requirement the defect breaks.
+    Only an outcome of `fail` counts, and only through a finding that the defect named beforehand and whose printed
+    message names a requirement that the defect breaks. A defect that breaks no numbered requirement breaks a section
+    of evaluation.md, and is caught by its finding alone.
     """
     if result.outcome is not Outcome.FAIL:
         return None
-    named = [
-        (finding.id, tuple(r for r in finding.requirements if r in defect.breaks))
-        for finding in result.findings
-        if finding.id in defect.findings
-    ]
-    counting = [(name, requirements) for name, requirements in named if requirements]
+    counting: list[tuple[str, tuple[str, ...]]] = []
+    for finding in result.findings:
+        if finding.id in defect.findings:
+            named = tuple(r for r in named_requirements(result, finding) if r in defect.breaks)
+            if named or not defect.breaks:
+                counting.append((finding.id, named))
     if not counting:
         return None
     covers = dict.fromkeys(r for _, requirements in counting for r in requirements)
-    return Catch(result.id, *counting[0], covers=tuple(covers))
+    every = tuple(dict.fromkeys(finding.id for finding in result.findings))
+    return Catch(result.id, *counting[0], covers=tuple(covers), all_findings=every)
+
+
+def named_requirements(result: ScenarioResult, finding: Finding) -> tuple[str, ...]:
+    """The requirements of a finding that the message a person reads does name, in its own line."""
+    lines = [line for line in explain(result, _NO_TEXTS) if line.startswith(f"  finding    {finding.id}")]
+    words = {word.strip("(),") for line in lines for word in line.split()}
+    return tuple(r for r in finding.requirements if r in words)
+
+
+_NO_TEXTS: Mapping[str, str] = {}
 
 
 def _read(defect: Defect, results: Sequence[ScenarioResult]) -> DefectResult:
@@ -118,5 +112,9 @@ def _read(defect: Defect, results: Sequence[ScenarioResult]) -> DefectResult:
         elif result.outcome is not Outcome.PASS:
             why = ", ".join(f.id for f in result.findings) or result.reason.splitlines()[-1][:120]
             others.append(f"{result.id}: {result.outcome} ({why})")
-    missed = "" if catches else ("; ".join(others) or "every scenario passed")
-    return DefectResult(defect.name, defect.breaks, tuple(catches), missed, tuple(others))
+    missed = ""
+    if not catches:
+        missed = "; ".join(others) or (
+            "every scenario passed" if results else "no scenario comes to its place"
+        )
+    return DefectResult(defect.name, defect.breaks, tuple(catches), missed, tuple(others), ran=len(results))

@@ -138,8 +138,8 @@ class _Run:
 
     def play(self) -> None:
         """Until all are played, the budget is spent, the server is away, or Ctrl-C."""
-        work = partial(_play, options=self.options, max_sessions=self.plan.max_sessions)
-        at_once = self.plan.max_sessions
+        at_once = max(1, self.plan.max_sessions // self.target.sessions)
+        work = partial(_play, options=self.options)
         try:
             for scenario, result in dispatch(self._next, work, _lost, at_once=at_once):
                 self.results.append(result)
@@ -153,15 +153,11 @@ class _Run:
             self._waiting.clear()
         self._tell_left_out()
 
-    def _next(self, room: int) -> tuple[Scenario, int] | None:
-        """The first scenario whose sessions fit into what is free."""
-        for scenario in list(self._waiting):
-            sessions = min(scenario.client.concurrency, self.plan.max_sessions)
-            if sessions > room:
-                continue
-            self._waiting.remove(scenario)
-            if self.purse.take(scenario, estimate_s(scenario, sessions)):
-                return scenario, sessions
+    def _next(self) -> Scenario | None:
+        while self._waiting:
+            scenario = self._waiting.pop(0)
+            if self.purse.take(scenario, estimate_s(scenario, self.target.sessions)):
+                return scenario
         return None
 
     def _give_up(self, why: str) -> None:
@@ -236,11 +232,11 @@ def _unplayed(scenario: Scenario, outcome: Outcome, reason: str) -> ScenarioResu
     )
 
 
-def _play(scenario: Scenario, options: RunOptions, max_sessions: int) -> ScenarioResult:
+def _play(scenario: Scenario, options: RunOptions) -> ScenarioResult:
     from conformance.runner import run_scenario
 
     assert options.live is not None
-    scenario, target = fitted(scenario, options.live, max_sessions)
+    scenario, target = fitted(scenario, options.live)
     return run_scenario(scenario, replace(options, live=target))
 
 

@@ -242,7 +242,7 @@ async def attempt(job, sample, meta):
     reader.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await session.send("session.update", 20, session=opening)
-        await session.until(lambda: session.created and not session.refused, 20, "session.created")
+        await session.until(lambda: session.created, 20, "session.created")
         tasks.append(asyncio.ensure_future(session.keep_acking()))
         stalled = "stream_timeout"
         try:

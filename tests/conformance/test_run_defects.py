@@ -38,6 +38,13 @@ def test_an_unknown_defect_is_refused_with_the_known_names() -> None:
         chosen_defects(["ack-bounded"])
 
 
+def test_a_defect_without_a_number_is_caught_by_its_finding_alone() -> None:
+    defect = Defect("d", "", (), breaks=(), findings=("a",), rule="evaluation.md 17")
+
+    assert catch_of(defect, _result(Outcome.FAIL, Finding("a", (), "", ""))) is not None
+    assert catch_of(defect, _result(Outcome.FAIL, Finding("c", (), "", ""))) is None
+
+
 DEFECT = Defect("d", "", (), breaks=("R5",), findings=("a", "b"))
 
 

@@ -8,23 +8,39 @@ import pytest
 import yaml
 
 from conformance.defects.all import ALL_DEFECTS, OWN_NAMES
-from conformance.defects.document import DOCUMENT, caught_through, render, row
+from conformance.defects.document import (
+    DOCUMENT,
+    LISTED,
+    REMEDY,
+    broken_by,
+    caught_through,
+    listed_with_column,
+    red_of,
+    render,
+    requirements_of,
+    row,
+    rows_of,
+)
 from conformance.defects.model import Catch, Defect, DefectResult
+from conformance.defects.red import INVARIANT_FINDINGS, best_catches, red_rows
 from conformance.defects.rewrite import applied
 from conformance.defects.runner import catch_of
+from conformance.defects.unproven import NEVER_RED
 from conformance.options import RunOptions
 from conformance.runner import run_scenario
 from scenarios import load_catalogue
 
 TEXT = DOCUMENT.read_text("utf-8")
-ROWS = {match[1]: match[0] for match in re.finditer(r"^\| `([a-z-]+)`.*$", TEXT, flags=re.M)}
+ROWS = rows_of(TEXT)
 SCENARIOS = {scenario.id: scenario for scenario in load_catalogue()}
 
 
 def test_every_defect_has_its_row_in_order() -> None:
-    assert list(ROWS) == [defect.name for defect in ALL_DEFECTS]
+    assert list(ROWS) == [defect.name for defect in ALL_DEFECTS], f"run: {REMEDY} NAME..."
     for defect in ALL_DEFECTS:
-        assert f"| {defect.about} | {', '.join(defect.breaks)} |" in ROWS[defect.name]
+        assert f"| {defect.about} | {broken_by(defect)} |" in ROWS[defect.name], (
+            f"run: {REMEDY} {defect.name}"
+        )
         assert ("(own)" in ROWS[defect.name]) is (defect.name in OWN_NAMES)
         assert "not caught" not in ROWS[defect.name]
 
@@ -32,8 +48,15 @@ def test_every_defect_has_its_row_in_order() -> None:
 def test_every_scenario_that_is_named_exists() -> None:
     files = {scenario_id.split("[")[0] for scenario_id in SCENARIOS}
 
-    assert set(re.findall(r"`([a-z]+/[a-z0-9-]+)(?:\[[^]`]*\])?`", TEXT)) <= files
-    assert set(re.findall(r"`([a-z]+/[^`]*\])`", TEXT)) <= set(SCENARIOS)
+    assert set(re.findall(r"`([a-z]+/[a-z0-9-]+)(?:\[[^]`]*\])?`", TEXT)) <= files, f"run: {REMEDY}"
+    assert set(re.findall(r"`([a-z]+/[^`]*\])`", TEXT)) <= set(SCENARIOS), f"run: {REMEDY}"
+
+
+def test_the_listed_defects_carry_the_same_column() -> None:
+    listed = LISTED.read_text("utf-8")
+
+    assert listed == listed_with_column(listed, ROWS), f"run: {REMEDY} NAME..."
+    assert "| caught by |" in listed
 
 
 @pytest.mark.parametrize("defect", ALL_DEFECTS, ids=lambda d: d.name)
@@ -43,15 +66,15 @@ def test_the_first_catch_is_the_one_a_run_finds(defect: Defect) -> None:
         catches = [catch_of(defect, run_scenario(SCENARIOS[name], RunOptions())) for name in first]
     catch = next(catch for catch in catches if catch is not None)
 
-    assert f"| `{catch.scenario}` | {caught_through(catch)} |" in ROWS[defect.name]
+    expected = f"| `{catch.scenario}` | {caught_through(catch)} |"
+    assert expected in ROWS[defect.name], f"run: {REMEDY} {defect.name}"
 
 
 def test_every_must_of_a_session_was_seen_to_fail() -> None:
     requirements = yaml.safe_load((DOCUMENT.parent / "requirements.yaml").read_text("utf-8"))["requirements"]
     musts = {r["id"] for r in requirements if r["status"] in ("must", "decided") and int(r["id"][1:]) <= 51}
-    shown = set(re.findall(r"^\| (R\d+) \| `", TEXT, flags=re.M))
 
-    assert musts - shown == set()
+    assert musts - set(requirements_of(TEXT)) == set()
 
 
 def test_a_defect_that_nothing_catches_is_told_as_such() -> None:
@@ -62,4 +85,43 @@ def test_a_defect_that_nothing_catches_is_told_as_such() -> None:
     ]
 
     assert "**not caught**" in row(defect, missed)
-    assert f"{len(caught)} of {len(ALL_DEFECTS)} defects are caught" in render([missed, *caught])
+    assert f"{len(caught)} of {len(ALL_DEFECTS)} defects are caught" in render([missed, *caught], "")
+
+
+def test_a_run_of_some_defects_leaves_the_rows_of_the_others() -> None:
+    defect = ALL_DEFECTS[0]
+    catch = Catch("a/b", "log", defect.breaks, defect.breaks)
+    text = render([DefectResult(defect.name, defect.breaks, (catch,))], red_of(TEXT), TEXT)
+
+    assert rows_of(text) == {
+        **ROWS,
+        defect.name: row(defect, DefectResult(defect.name, defect.breaks, (catch,))),
+    }
+    assert requirements_of(text)[defect.breaks[0]][defect.name] == "a/b"
+    assert red_of(text) == red_of(TEXT)
+    unchanged = requirements_of(TEXT)["R3"].items() - {defect.name: ""}.items()
+    assert unchanged <= requirements_of(text)["R3"].items()
+
+
+# What turns each scenario red -----------------------------------------------------------------------------
+
+
+def _caught(name: str, *catches: Catch) -> DefectResult:
+    return DefectResult(name, ("R1",), catches)
+
+
+def test_an_own_expectation_goes_before_an_invariant_and_a_rare_defect_before_a_broad_one() -> None:
+    invariant = sorted(INVARIANT_FINDINGS)[0]
+    by_invariant = Catch("close/no-transport", invariant, ("R1",), all_findings=(invariant,))
+    by_itself = Catch("close/no-transport", "log", ("R1",), all_findings=("log",))
+    elsewhere = Catch("close/no-socket", "log", ("R1",), all_findings=("log",))
+    rare = _caught("rare", by_itself)
+    broad = _caught("broad", by_itself, elsewhere)
+
+    assert best_catches([_caught("a", by_invariant), broad])["close/no-transport"][0] == "broad"
+    assert best_catches([broad, rare])["close/no-transport"][0] == "rare"
+    rows = dict(red_rows([SCENARIOS["close/no-transport"], SCENARIOS["close/no-socket"]], [broad]))
+    assert rows["`close/no-socket`"] == "`broad` by `log`"
+    nothing = dict(red_rows([SCENARIOS["close/no-transport"]], []))
+    assert nothing["`close/no-transport`"] == "**nothing**"
+    assert nothing["`stream/dataset-sample`"] == NEVER_RED["stream/dataset-sample"]
