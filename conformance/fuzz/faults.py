@@ -280,6 +280,10 @@ COMPANIONS: Mapping[str, tuple[str, ...]] = {
 }
 SLOW_GOODBYE: Data = {"slow_write": {"write": "session.close", "delay_s": 4.7}}
 """Beside an answer that takes 19.9 s it needs all of the outer close deadline."""
+LATE_RESETS: tuple[Data, ...] = tuple({"reset_peer": {"at_s": at_s}} for at_s in (9.0, 7.0, 12.0, 30.0))
+"""Beside a peer that does not read: the socket dies while something is stuck in it."""
+QUOTED = ("drain: 12.4 s passed", "session close: 25.0 s passed", "session.closed: 20.0 s passed")
+"""An error of the server that quotes the client's own timeouts, beside such a timeout."""
 UNSCOPED = frozenset({"slow_disk"})
 
 
@@ -307,6 +311,13 @@ def session_faults(dice: Dice, ids: tuple[str, ...], count: int, *, seams: bool)
         ]
         if "late_session_closed" in names and seams and dice.chance(40):
             drawn.append(SLOW_GOODBYE)
+            continue
+        if "stop_reading" in names and dice.chance(15):
+            drawn.append(dice.pick(LATE_RESETS))
+            continue
+        if {"stop_reading", "no_session_closed", "never_done"} & set(names) and dice.chance(12):
+            told = {"message": f"upstream gave up: {dice.pick(QUOTED)}"}
+            drawn.append({"error_event": {"on": {"received": "input_audio_buffer.append"}, **told}})
             continue
         name = dice.pick(company) if company and dice.chance(50) else dice.weighted(choices)
         names.append(name)

@@ -128,6 +128,18 @@ def teardown_is_advisory(observation: Observation, attempts: list[Attempt]) -> I
         )
 
 
+def published_is_written(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
+    """What is published stands on the disk, whatever became of the teardown (R19, R20)."""
+    attempt = attempts[-1]
+    if (
+        attempt.action == "publish"
+        and attempt.facts.sentences is None
+        and not observation.scenario.client.cancel_at_s
+    ):
+        told = f"no {attempt.facts.id}.json"
+        yield _finding(attempt, "sample.outcome", ("R19", "R20"), "published: its answer is written", told)
+
+
 def teardown_is_bounded(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """The teardown takes no longer than its deadlines together (R1, R5, R6, R11, R13, R14)."""
     bound_s = observation.deadlines.worst_teardown_s + TOLERANCE_S
@@ -263,6 +275,7 @@ def deadlines_are_recorded(observation: Observation, attempts: list[Attempt]) ->
 def good_close_wins(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """A close that is answered in time is neither timed out nor forced (R12, R15)."""
     start_s, close_s = _start_s(observation), observation.deadlines.close_s
+    outer_s = close_s + observation.deadlines.grace_s  # by evaluation.md 10, whatever the client makes of it
     for attempt in attempts:
         if (
             not attempt.only("late_session_closed", "split_text", "slow_disk", "slow_write")
@@ -281,7 +294,7 @@ def good_close_wins(observation: Observation, attempts: list[Attempt]) -> Iterat
         if _timed_out(observation, attempt) or observation.scenario.client.cancel_at_s:
             continue
         goodbyes = [at_s for at_s, name in attempt.sent if name == "session.close"]
-        if not goodbyes or closed[0] - goodbyes[0] > observation.deadlines.close_outer_s - 0.05:
+        if not goodbyes or closed[0] - goodbyes[0] > outer_s - 0.05:
             continue
         metadata = attempt.facts.metadata or {}
         if metadata.get("close_timeout"):
@@ -369,6 +382,7 @@ def missing_handles_are_logged(observation: Observation, attempts: list[Attempt]
 
 SESSION_RULES = (
     teardown_is_advisory,
+    published_is_written,
     teardown_is_bounded,
     errors_are_final,
     stalls_are_retried,
