@@ -209,13 +209,13 @@ def printable(value: Any, limit: int = MAX_TOLD) -> str:
 
 
 def response_id_of(event: Event) -> str | None:
-    """`response_id` if a string, else `response.id` if a string, else None (protocol.md 14)."""
+    """`response_id` if a string, else `response.id` if a string, else None (protocol.md 14). An empty one is no id."""
     direct = event.get("response_id")
     if isinstance(direct, str):
-        return direct
+        return direct or None
     nested = event.get("response")
     if isinstance(nested, dict) and isinstance(nested.get("id"), str):
-        return str(nested["id"])
+        return str(nested["id"]) or None
     return None
 
 

@@ -23,19 +23,26 @@ def check_judge(observation: Observation) -> Iterator[Finding]:
             if not request.beside and request.kind is not None:
                 of.setdefault((request.kind, request.judgement, request.mode), []).append(request)
         for (kind, judgement, _), requests in of.items():
-            yield from _asked_again(facts.name, f"{kind} judgement {judgement}", requests)
+            yield from _asked_again(facts, f"{kind} judgement {judgement}", requests)
         yield from _first_lines(facts)
 
 
-def _asked_again(name: str, what: str, requests: list[JudgeRequest]) -> Iterator[Finding]:
-    """A whole reply without a usable verdict is asked for once more (R52)."""
+def _asked_again(facts: Any, what: str, requests: list[JudgeRequest]) -> Iterator[Finding]:
+    """A whole reply without a usable verdict is asked for once more, and shown (R52, R53)."""
     last = requests[-1]
     unusable = last.answered and last.verdict.standing in ("missing", "invalid")
-    if unusable and not any(request.reask for request in requests):
-        told = f"{what}: {last.verdict.standing}, {last.verdict.detail}; not asked again"
-        yield Finding(
-            "judge.requests", ("R52",), "a reply without a usable verdict is asked for once more", told, name
-        )
+    if not unusable or any(request.reask for request in requests):
+        return
+    again = [
+        r for r in facts.requests if r.number > last.number and r.kind == last.kind and last.text in r.text
+    ]
+    told = f"{what}: {last.verdict.standing}, {last.verdict.detail}; "
+    if again:
+        told += f"asked again in request {again[0].number} as if it had never been said"
+        yield Finding("judge.reasks", ("R53",), "a re-ask shows the judge's own reply", told, facts.name)
+        return
+    expected = "a reply without a usable verdict is asked for once more"
+    yield Finding("judge.requests", ("R52",), expected, told + "not asked again", facts.name)
 
 
 def _first_lines(facts: Any) -> Iterator[Finding]:

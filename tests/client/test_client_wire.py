@@ -206,6 +206,8 @@ def test_which_listens_are_decisions(metadata: Any, wanted: bool) -> None:
         ({"response": {"id": "b"}}, "b"),
         ({"response_id": 3, "response": {"id": None}}, None),
         ({"response": []}, None),
+        ({"response_id": ""}, None),
+        ({"response": {"id": ""}}, None),
     ],
 )
 def test_response_id(event: wire.Event, wanted: str | None) -> None:
