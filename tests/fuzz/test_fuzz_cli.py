@@ -18,8 +18,9 @@ from conformance.defects.rewrite import applied
 from conformance.fuzz import campaign as campaigns
 from conformance.fuzz.campaign import Plan, run_campaign
 from conformance.fuzz.case import BlockResult, CaseResult
+from conformance.fuzz.replaying import FILL_IN
 from conformance.outcome import Outcome
-from scenarios import load_scenario
+from scenarios import load_catalogue, load_scenario
 
 DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
 FUZZ = ["fuzz", "--cases", "6", "--seed", "3", "--jobs", "1", "--no-judge", "--no-media"]
@@ -182,6 +183,10 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.M
 
     assert tally.interrupted
     assert (tmp_path / f"{found.key}.yaml").exists()
+
+
+def test_no_promoted_scenario_waits_for_its_title() -> None:
+    assert [s.id for s in load_catalogue() if s.title.startswith(FILL_IN)] == []
 
 
 @pytest.mark.parametrize(
