@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from client.cli_numbers import BAD_INPUT as BAD_INPUT  # its place among the exit codes is here
+from client.cli_numbers import number_option, whole_option
+
 if TYPE_CHECKING:
     from client.dataset import Dataset
     from client.deadlines import Deadlines
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from client.progress import PlainProgress, TerminalProgress
     from client.settings import SessionSettings
 
-OK, FAILED, BAD_INPUT, SERVER_AWAY = 0, 1, 2, 4
+OK, FAILED, SERVER_AWAY = 0, 1, 4
 LEGACY_REQUEST_S = 6 * 3600.0
 """What a request timeout of 0 or less stands for (evaluation.md 15)."""
 
@@ -85,7 +88,7 @@ IdsOption = Annotated[
     list[str] | None, typer.Option("--ids", help="Only these (ID or SPLIT/ID; repeat, or commas).")
 ]
 ExcludeOption = Annotated[list[str] | None, typer.Option("--exclude-ids", help="Not these (ID or SPLIT/ID).")]
-LimitOption = Annotated[int | None, typer.Option("--limit", help="At most this many samples.", min=1)]
+LimitOption = Annotated[int | None, whole_option("--limit", "At most this many samples.", 1)]
 MediaRootOption = Annotated[Path | None, typer.Option("--media-root", help="Folder of relative media paths.")]
 UrlOption = Annotated[
     str, typer.Option("--url", help="Server, as ws://HOST:PORT/v1/realtime (or http, https, wss).")
@@ -95,13 +98,16 @@ RefAudioOption = Annotated[Path, typer.Option("--ref-audio", help="WAV file with
 ResponseRootOption = Annotated[
     Path, typer.Option("--response-root", help="Folder for the answers; finished ones are kept.")
 ]
-FpsOption = Annotated[float, typer.Option("--fps", help="Frames a second sent.")]
+FpsOption = Annotated[float, number_option("--fps", "Frames a second sent.", "frames a second above 0")]
 PaceOption = Annotated[
     Pace, typer.Option("--pace", help="Sending pace; answers of the fast one have no times.")
 ]
-ConcurrencyOption = Annotated[int, typer.Option("--concurrency", help="Sessions at a time.", min=1)]
+ConcurrencyOption = Annotated[int, whole_option("--concurrency", "Sessions at a time.", 1)]
 TimeoutOption = Annotated[
-    float, typer.Option("--request-timeout-s", help="Seconds for one attempt; 0 or less: 6 h.")
+    float,
+    number_option(
+        "--request-timeout-s", "Seconds for one attempt; 0 or less: 6 h.", "seconds (0 or less: 6 h)"
+    ),
 ]
 KeyOption = Annotated[
     str | None,
@@ -119,26 +125,30 @@ JudgeKeyEnvOption = Annotated[
     str | None,
     typer.Option("--judge-api-key-env", help="Environment variable with that key.", show_default=False),
 ]
-JudgeTimeoutOption = Annotated[float, typer.Option("--judge-timeout-s", help="Seconds for one request.")]
+JudgeTimeoutOption = Annotated[
+    float, number_option("--judge-timeout-s", "Seconds for one request.", "seconds above 0")
+]
 VideoModeOption = Annotated[
     VideoMode, typer.Option("--judge-video-mode", help="What content is judged by; frames are the fallback.")
 ]
-JudgeFpsOption = Annotated[float, typer.Option("--judge-fps", help="Frames a second of a window.")]
+JudgeFpsOption = Annotated[
+    float, number_option("--judge-fps", "Frames a second of a window.", "frames a second above 0")
+]
 ModalitiesOption = Annotated[
     str | None,
     typer.Option("--judge-modalities", help="Sent with each request (commas).", show_default=False),
 ]
-FrameLimitOption = Annotated[
-    int, typer.Option("--content-frame-limit", help="Most frames of a whole clip.", min=1)
-]
+FrameLimitOption = Annotated[int, whole_option("--content-frame-limit", "Most frames of a whole clip.", 1)]
 OverflowOption = Annotated[
     Overflow, typer.Option("--judge-frame-overflow", help="When the judge says they are too many.")
 ]
-WindowOption = Annotated[float, typer.Option("--window-size", help="Seconds in which a reminder counts.")]
+WindowOption = Annotated[
+    float, number_option("--window-size", "Seconds in which a reminder counts.", "seconds above 0")
+]
 InvalidClockOption = Annotated[
     bool, typer.Option("--allow-invalid-clock", help="Judge answers that were not paced.")
 ]
-WorkersOption = Annotated[int, typer.Option("--eval-workers", help="Samples judged at a time.", min=1)]
+WorkersOption = Annotated[int, whole_option("--eval-workers", "Samples judged at a time.", 1)]
 LateOption = Annotated[
     bool,
     typer.Option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from client.cli_judge import judge_all
+from client.cli_numbers import whole_option
 from client.cli_options import (
     BAD_INPUT,
     FAILED,
@@ -105,7 +106,7 @@ def run(
     readiness: Annotated[
         bool, typer.Option(help="Spend one session first to see that the server is ready.")
     ] = False,
-    num_warmups: Annotated[int, typer.Option(help="Sessions before the timed window.", min=0)] = 0,
+    num_warmups: Annotated[int, whole_option("--num-warmups", "Sessions before the timed window.", 0)] = 0,
     request_timeout_s: TimeoutOption = 900.0,
     api_key_env: KeyOption = None,
     resume: Annotated[
@@ -115,7 +116,7 @@ def run(
     guard: Annotated[Guard, typer.Option(help="What all samples are gated on.")] = Guard.BASIC,
     floors: FloorsOption = None,
     max_retries: Annotated[
-        int | None, typer.Option(help="Most retries before the run fails.", min=0, show_default=False)
+        int | None, whole_option("--max-retries", "Most retries before the run fails.", 0)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

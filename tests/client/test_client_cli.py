@@ -137,9 +137,13 @@ BAD_INPUT: list[tuple[str, dict[str, str], str]] = [
     ("pace", {"pace": "slow"}, "--pace"),
     ("mix", {"mix": "all"}, "--mix"),
     ("clock", {"clock": "wall"}, "--clock"),
-    ("concurrency", {"concurrency": "0"}, "--concurrency"),
-    ("limit", {"limit": "0"}, "--limit"),
-    ("number", {"fps": "many"}, "--fps"),
+    (
+        "concurrency",
+        {"concurrency": "0"},
+        "error: --concurrency: found '0'; allowed: a whole number, 1 or more",
+    ),
+    ("limit", {"limit": "-2"}, "error: --limit: found '-2'; allowed: a whole number, 1 or more"),
+    ("number", {"fps": "many"}, "error: --fps: found 'many'; allowed: frames a second above 0"),
 ]
 
 
