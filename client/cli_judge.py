@@ -216,6 +216,8 @@ def summarize(
 
 def accuracy_rows(accuracy: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Means and counts for people."""
+    if "error" in accuracy:
+        return [("scored", f"none ({accuracy['status']})")]
     rows: list[tuple[str, str]] = []
     if "total" in accuracy:
         rows.append(

@@ -209,7 +209,8 @@ class WholeRun:
     def run(self, root: Path, resume: str | None) -> int:
         """Returns: the exit code. Raises RunError, EvaluationError: nothing was spent."""
         from client.clips import FrameStore
-        from client.response_root import locked, new_run_folder, resumed_folder
+        from client.judge.evaluation import EvaluationError
+        from client.response_root import RunError, locked, new_run_folder, resumed_folder
 
         self.check(root)
         with locked(root):
@@ -219,7 +220,10 @@ class WholeRun:
             result, ended_by = self.generate(folder, store)
             judged: EvaluationResult | None = None
             if not (ended_by or result.stopped or result.nothing_prepared):
-                judged, ended_by = self.evaluate(folder, store)
+                try:
+                    judged, ended_by = self.evaluate(folder, store)
+                except (EvaluationError, RunError, OSError) as error:
+                    result.accuracy = {"status": "failed", "error": str(error)}
             return self.tell(folder, result, judged, ended_by)
 
     def check(self, root: Path) -> None:
@@ -293,6 +297,7 @@ class WholeRun:
         for stopped, code in (
             (result.stopped, SERVER_AWAY),
             (judged.stopped if judged else "", SERVER_AWAY if judged and judged.away else BAD_INPUT),
+            ((result.accuracy or {}).get("error", ""), BAD_INPUT),
         ):
             if stopped:
                 complain(f"error: {stopped}")

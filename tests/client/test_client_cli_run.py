@@ -303,6 +303,22 @@ def test_a_judge_that_is_away_ends_with_4_and_keeps_what_was_finished(
     assert "scored: 2 of 2 (completed; 0 failed, 0 without an answer)" in judged.stdout
 
 
+def test_judging_that_cannot_begin_is_told_in_the_run_result(desk: Desk) -> None:
+    desk.answers("1", "2")
+
+    with locked(desk.root / "run-0001" / "evaluation"):
+        done = desk.run("--json", resume="run-0001", floors="pr.mean_all_success=0.1")
+
+    assert done.exit_code == 2, done.output
+    told = desk.told()
+    assert json.loads(done.stdout)["omni_duplex_eval"] == told["omni_duplex_eval"]
+    accuracy = told["omni_duplex_eval"]["accuracy"]
+    assert accuracy["status"] == "failed"
+    assert "evaluation: another run is writing here" in accuracy["error"]
+    assert f"error: {accuracy['error']}" in done.stderr
+    assert [verdict["passed"] for verdict in told["verdicts"]] == [True, False]
+
+
 def test_a_judge_url_that_serves_a_page_ends_with_2_and_one_message(desk: Desk) -> None:
     from aiohttp import web
 
