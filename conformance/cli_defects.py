@@ -29,7 +29,11 @@ def defects(
     jobs: Jobs = 0,
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """Put historical defects back into the client and show which scenario catches which."""
+    """Put historical defects back into the client and show which scenario catches which.
+
+    After the scenario stands the finding, and in brackets the broken requirement that its message names; a failure that names
+    none is no catch.
+    """
     from conformance.defects.ablation_report import show_ablation
     from conformance.defects.matrix import show_matrix
     from conformance.options import ConfigurationError

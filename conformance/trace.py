@@ -15,7 +15,17 @@ from typing import Any
 import orjson
 
 UNSTABLE_KEYS = frozenset(
-    {"port", "fd", "wall", "bytes_acked", "unacked_bytes", "buffered_bytes", "unread_bytes", "traceback"}
+    {
+        "port",
+        "fd",
+        "wall",
+        "bytes_acked",
+        "unacked_bytes",
+        "buffered_bytes",
+        "unread_bytes",
+        "taken_bytes",
+        "traceback",
+    }
 )
 """Keys left out of a comparison: socket byte counts, ports, descriptors, wall-clock stamps."""
 

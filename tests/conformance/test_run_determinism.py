@@ -72,15 +72,15 @@ def test_another_seed_gives_another_trace(tmp_path: Path) -> None:
 
 
 def digest(folder: Path) -> str:
-    """One value over the traces of a few scenarios."""
-    lines = [line for scenario_id in TEN[:4] for line in trace(scenario_id, 1, folder / scenario_id)]
+    """One value over the traces of the ten scenarios."""
+    lines = [line for scenario_id in TEN for line in trace(scenario_id, 1, folder / scenario_id)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @pytest.mark.slow
 def test_processes_with_other_hash_seeds_give_the_same_traces(tmp_path: Path) -> None:
     digests = []
-    for hash_seed in ("0", "1", "random"):
+    for hash_seed in ("0", "4711"):
         done = subprocess.run(
             [sys.executable, __file__, str(tmp_path / hash_seed)],
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
