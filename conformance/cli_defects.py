@@ -31,8 +31,8 @@ def defects(
 ) -> None:
     """Put historical defects back into the client and show which scenario catches which.
 
-    After the scenario stands the finding, and in brackets the broken requirement that its message names; a failure that names
-    none is no catch.
+    After the scenario stands the finding, and in brackets the broken requirement that its message names; a failure that
+    names none is no catch.
     """
     from conformance.defects.ablation_report import show_ablation
     from conformance.defects.matrix import show_matrix
