@@ -166,8 +166,8 @@ BEAT_TOLERANCE = 0.25
 """Part of the period by which a padded unit may come early or late and still be on the beat."""
 
 
-LATE_TO_READ = frozenset({"stop_reading", "slow_reading"})
-"""Faults under which the server reads later than the client wrote."""
+LATE_TO_READ = frozenset({"stop_reading", "slow_reading", "latency", "bandwidth", "slicer"})
+"""Faults under which one end sees later what the other did: neither beat nor an open reply are the same for both."""
 
 
 def padding_off_beat(observation: Observation) -> Iterator[Finding]:

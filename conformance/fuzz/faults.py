@@ -210,6 +210,8 @@ class Form:
     """Its share among the faults that are drawn."""
     parameters: Parameters = nothing
     must_trigger: bool = False
+    own_moment: bool = False
+    """Drawn without a trigger: it acts where there is something for it to act on."""
     lasting: bool = False
     """It can end before the scenario does."""
 
@@ -225,8 +227,8 @@ FORMS: Mapping[str, Form] = {
     "reset_peer": Form(4),
     "half_close": Form(3),
     "slow_close": Form(2, delay),
-    "no_close_reply": Form(2),
-    "no_pong": Form(2),
+    "no_close_reply": Form(3, own_moment=True),
+    "no_pong": Form(2, own_moment=True),
     "refuse_upgrade": Form(2, lambda d: {"status": d.pick((503, 401, 429, 404))}),
     "never_upgrade": Form(2),
     "oversize_frame": Form(1),
@@ -291,7 +293,7 @@ def one(dice: Dice, name: str, ids: tuple[str, ...]) -> Data:
     """One fault with its parameters, trigger and scope, as an item of a scenario's `faults`."""
     form, kind = FORMS[name], FAULTS[name]
     data = form.parameters(dice)
-    if kind.takes_trigger:
+    if kind.takes_trigger and not form.own_moment:
         data.update(stall_trigger(dice) if name == "stop_reading" else trigger(dice, must=form.must_trigger))
         if form.lasting and dice.chance(25):
             data["for_s"] = dice.pick((2.3, 15.0, 30.0))
