@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+_LOOKED_AFTER = 1_000
+"""Lost sessions at which those whose grace is over are forgotten, where nobody asks for a slot."""
+
 
 @dataclass
 class Slots:
@@ -43,6 +46,8 @@ class Slots:
         if session in self._held:
             self._held.remove(session)
             self._lost_s.append(now_s)
+            if len(self._lost_s) >= _LOOKED_AFTER:
+                self.in_use(now_s)
 
     def in_use(self, now_s: float) -> int:
         """Slots of sessions that live, or whose grace is not over."""

@@ -14,6 +14,7 @@ from mockserver.admission import Slots
 from mockserver.arming import Armed, make_listener, shrink
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
+from mockserver.doorway import Doorway
 from mockserver.faults import FaultReport, FaultRun, FaultSet, acts_on_upgrade, check_played, make_fault
 from mockserver.incoming import Upgraded
 from mockserver.journal import Journal
@@ -24,6 +25,8 @@ from mockserver.upgrading import HeldUpgrade, ask_faults
 from scenarios.faults import FaultBase
 
 MODEL = "openbmb/MiniCPM-o-4_5"
+BACKLOG = 1024
+"""Connections that the kernel may hold until they are accepted."""
 SHUTDOWN_S = 0.1
 """Handlers have ended before aiohttp is asked to shut down; it waits this long twice for one that has not."""
 
@@ -97,7 +100,8 @@ class MockServer:
         limit = max_sessions if max_sessions is not None else self.profile.max_sessions
         self.slots = Slots(limit, self.profile.disconnect_grace_s)
         self._runner: web.AppRunner | None = None
-        self._site: web.SockSite | None = None
+        self._site: asyncio.Server | None = None
+        self._doorway: Doorway | None = None
         self._listener: socket.socket | None = None
         self._live: dict[Connection | HeldUpgrade, asyncio.Task[None]] = {}
         self._closing = False
@@ -122,7 +126,8 @@ class MockServer:
 
         Raises OSError: the address cannot be bound.
         """
-        app = web.Application()
+        self._doorway = doorway = Doorway()
+        app = web.Application(middlewares=[doorway.middleware()])
         app.router.add_get("/v1/realtime", self._realtime)
         if not self.profile.dialect.query_must_opt_in:  # another vocabulary before N (protocol.md 1.1)
             app.router.add_get("/v1/duplex", self._realtime)
@@ -140,8 +145,9 @@ class MockServer:
         await self._runner.setup()
         self._listener = listener = self._given or make_listener(self._address, self.armed.specs)
         self._address = cast(tuple[str, int], listener.getsockname()[:2])
-        self._site = web.SockSite(self._runner, listener)
-        await self._site.start()
+        assert self._runner.server is not None
+        doorway.make = self._runner.server
+        self._site = await asyncio.get_running_loop().create_server(doorway, sock=listener, backlog=BACKLOG)
 
     def abort(self) -> None:
         """Drop every connection."""
@@ -153,6 +159,9 @@ class MockServer:
         runner, self._runner = self._runner, None
         if runner is None:
             return
+        if self._site is not None and self._doorway is not None:
+            self._site.close()
+            self._doorway.close()
         self.abort()
         if self._live:
             await asyncio.wait(list(self._live.values()), timeout=1.0)
@@ -165,7 +174,7 @@ class MockServer:
             grace_s: for how long clients may take to leave.
         """
         if self._site is not None:
-            await self._site.stop()
+            self._site.close()
         await self._end_sessions(grace_s)
         await self.stop()
 

@@ -82,7 +82,8 @@ class Connection:
         """When the answer to our close frame is awaited no more."""
         self._unhandled: list[WSMessage] = []
         self._close_sent = False
-        self._ending = Ending(transport.get_protocol(), upgraded.reader.feed_data)
+        feed = partial(upgraded.incoming.take_read, upgraded.reader, transport)
+        self._ending = Ending(transport.get_protocol(), feed)
         transport.set_protocol(self._ending)
         self.reading = Reading(transport, self._socket, self._ending)
         self.wire = WireOut(transport, self._socket)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from mockserver.wire import Event
+from mockserver.wire import Event, Refusal
+
+MAX_KEPT_BYTES = 32 * 1024 * 1024
+"""Of items that a client has entered itself, deleted ones included."""
+ITEM_BYTES = 1_000
+"""What each takes beyond its text."""
 
 
 def user_item(item_id: str, content: list[Event]) -> Event:
@@ -43,6 +48,7 @@ class Conversation:
         """Items of normal commits that no commit of silence has used yet (protocol.md 5.5, quirk 4)."""
         self.committed = 0
         """Inputs with speech."""
+        self._kept_bytes = 0
         self.text_waits = False
         """The user wrote something since the last committed input."""
 
@@ -61,6 +67,15 @@ class Conversation:
             {"type": "conversation.item.added", "previous_item_id": previous, "item": item},
             {"type": "conversation.item.created", "previous_item_id": previous, "item": item},
         ]
+
+    def makes_room(self, size_bytes: int) -> None:
+        """For an item of the client's.
+
+        Raises Refusal: it has entered too much already.
+        """
+        if self._kept_bytes + size_bytes > MAX_KEPT_BYTES:
+            raise Refusal("input_backpressure", f"more than {MAX_KEPT_BYTES} bytes of items", section="12.1")
+        self._kept_bytes += size_bytes + ITEM_BYTES
 
     def entered(self, item: Event, previous: str | None) -> list[Event]:
         """An item of the client's enters complete, behind another where it names one that is there."""

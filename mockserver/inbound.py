@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 Handler = Callable[["ServerSession", Event, float], None]
 
+MAX_QUEUED_UNITS = 4096
+"""Units that the model has not decided: far more than real-time input leaves it, and little memory."""
+MAX_HINT_CHARACTERS = 1_000_000
+"""Of one input's transcript."""
 MAX_QUEUED_COMMITS = 4
 """More are refused with `input_backpressure` (12.1)."""
 
@@ -39,6 +43,7 @@ class InputState:
     item_id: str | None = None
     """Allocated at the first speech (3.2)."""
     hints: list[str] = field(default_factory=list)
+    hint_characters: int = 0
     commits: int = 0
 
     @property
@@ -46,8 +51,19 @@ class InputState:
         """What is appended now follows a commit and is no speech."""
         return self.commits > 0 and not self.speech
 
+    def hint(self, text: str) -> None:
+        """What an append says of its own words.
+
+        Raises Refusal: there are too many of them.
+        """
+        self.hint_characters += len(text)
+        if self.hint_characters > MAX_HINT_CHARACTERS:
+            raise Refusal("input_backpressure", f"more than {MAX_HINT_CHARACTERS} characters", section="12.1")
+        self.hints.append(text)
+
     def forget(self) -> None:
         """A commit or a clear: the next append begins a new input."""
+        self.hint_characters = 0
         self.heard = self.speech = False
         self.item_id = None
         self.hints.clear()
@@ -100,7 +116,7 @@ def append(session: ServerSession, event: Event, now_s: float) -> None:
             )
         state.speech = state.speech or (speech and not missing)
         if speech and isinstance(hint, str):
-            state.hints.append(hint)
+            state.hint(hint)
     state.heard = state.heard or not missing
     if read.frames_problem is not None:
         raise read.frames_problem
@@ -110,7 +126,7 @@ def append(session: ServerSession, event: Event, now_s: float) -> None:
     if read.audio_problem is not None:
         raise read.audio_problem
     samples = read.samples
-    if not state.buffer.takes(samples):
+    if not state.buffer.takes(samples) or session.steps.queued >= MAX_QUEUED_UNITS:
         raise Refusal("input_backpressure", "more than 16 MiB of pending input", section="12.1")
     state.received_samples += samples
     unit = state.buffer.append(samples, read.frames, force_listen=event.get("force_listen") is True)

@@ -17,6 +17,11 @@ from mockserver.wire import MAX_FRAME_BYTES
 
 _LIMIT_BYTES = 2**16
 """Of aiohttp's queue, which stays empty here."""
+CROWD = 256
+"""Messages that may be handled in one turn of the loop: others wait meanwhile."""
+LEAST_READ_BYTES = 1024
+READ_BYTES = 256 * 1024
+"""What asyncio reads at once."""
 
 
 class Incoming(WebSocketDataQueue):
@@ -30,6 +35,7 @@ class Incoming(WebSocketDataQueue):
         super().__init__(protocol, _LIMIT_BYTES, loop=loop)
         self.over: asyncio.Future[None] = loop.create_future()
         self.over.add_done_callback(_seen)  # also where nobody comes to serve the connection
+        self._messages = 0
         self._early: list[WSMessage] = []
         self._take: Callable[[WSMessage], None] = self._early.append
 
@@ -41,8 +47,19 @@ class Incoming(WebSocketDataQueue):
         for message in early:
             take(message)
 
+    def take_read(self, reader: WebSocketReader, transport: asyncio.Transport, data: bytes) -> None:
+        """Bytes were read. A crowd of small messages makes the next reads as much smaller as it was too large."""
+        self._messages = 0
+        reader.feed_data(data)
+        if self._messages > CROWD:
+            size = max(LEAST_READ_BYTES, len(data) * CROWD // self._messages)
+            transport.max_size = size  # type: ignore[attr-defined]
+        elif len(data) == transport.max_size < READ_BYTES:  # type: ignore[attr-defined]
+            transport.max_size = min(READ_BYTES, 2 * len(data))  # type: ignore[attr-defined]
+
     def feed_data(self, data: Any, size: int) -> None:
         """A message is complete."""
+        self._messages += 1
         try:
             self._take(data)
         except Exception as error:  # noqa: BLE001 - aiohttp's reader would take it for a broken frame

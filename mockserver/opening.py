@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mockserver.capabilities import capabilities, read_config, session_object
 from mockserver.input_clock import InputClock
-from mockserver.wire import Event, Refusal, Violation, must_echo, told_value
+from mockserver.wire import MAX_EVENT_BYTES, Event, Refusal, Violation, must_echo, told_value
 
 if TYPE_CHECKING:
     from mockserver.session import ServerSession
@@ -77,12 +77,12 @@ def update(session: ServerSession, asked: Event) -> None:
                 "a model in the query and an own session.update need autostart=0",
             )
         )
-    must_echo(asked)
+    merged = {**old.raw, **asked}
+    if must_echo(merged) > MAX_EVENT_BYTES:
+        raise Refusal("event_too_large", "the merged session is larger than an event may be", section="4.5")
     for violation in session.strict.session(asked):
         session.note(violation)
-    new = read_config(
-        {**old.raw, **asked}, dialect=session.dialect, query_model=old.model, native_default=old.native
-    )
+    new = read_config(merged, dialect=session.dialect, query_model=old.model, native_default=old.native)
     if new.model != old.model:
         raise Refusal("model_update_unsupported", "the model cannot be changed", section="4.1")
     if new.ref_audio != old.ref_audio:

@@ -263,7 +263,7 @@ def item_create(session: ServerSession, event: Event, now_s: float) -> None:
         "status": "completed",
         "content": parts,
     }
-    must_echo(entered)
+    session.conversation.makes_room(must_echo(entered))
     previous = event.get("previous_item_id")
     session.emit_all(session.conversation.entered(entered, previous if isinstance(previous, str) else None))
 

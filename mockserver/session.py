@@ -43,6 +43,7 @@ from mockserver.wire import (
     told_value,
 )
 
+UNKNOWN = "(unknown)"
 HANDLERS: Mapping[str, Handler] = {**INPUT_HANDLERS, **OUTPUT_HANDLERS}
 
 
@@ -312,9 +313,9 @@ class ServerSession:
 
     def note_received(self, event: Event) -> None:
         """The journal's line for an event, without media. Names that the protocol does not know are kept by none."""
-        name, data = event["type"], told_received(event)
-        if name not in HANDLERS and name != "session.resume":
-            name, data = "(unknown)", {"type": told_value(name), **data}
+        name, data = _known(event["type"]), told_received(event)
+        if name == UNKNOWN:
+            data = {"type": told_value(event["type"]), **data}
         self._out.append(Received(name, data))
 
     def _handle(self, event: Event, now_s: float, *, small: bool) -> None:
@@ -328,9 +329,7 @@ class ServerSession:
             raise Refusal("unknown_event", f"Unknown event: {told_value(name)}", section="3.1")
         if name in LEASE_EVENTS:
             self._lifetime.lease_s = now_s
-        if (
-            handler is not append and handler is not chunk
-        ):  # they tell their own line, with their media hashed
+        if handler is not append and handler is not chunk:  # they tell their line themselves, media hashed
             line = Received(name, event, told_received)
             self._out.append(line if small else Received(name, line.line))
         if self.clock is None or name not in CLOCKED:
@@ -350,12 +349,12 @@ class ServerSession:
         except (Refusal, UnicodeDecodeError):
             event = {"type": "(unreadable)"}
         if self.state == "closed":
-            self._out.append(Received(event["type"], {"after_close": True}))
+            self._out.append(Received(_known(event["type"]), {"after_close": True}))
             self._out.append(
                 Violation("10.1", "after-close", f"{told_value(event['type'])} after session.close")
             )
         else:
-            self._out.append(Received(event["type"], {"ignored": True}))
+            self._out.append(Received(_known(event["type"]), {"ignored": True}))
 
     def _refuse_handler(self) -> None:
         self.emit(flat_error("unsupported", "realtime duplex is not enabled for this URL"), sequenced=False)
@@ -385,3 +384,8 @@ class ServerSession:
             stale = unit.submission.epoch != self.epoch
             self.emit_all(self.clock.settled(unit.submission, "cancelled" if stale else unit.decision.kind))
         return goes_on
+
+
+def _known(name: str) -> str:
+    """An event's name, for counting: a client may make up as many as it likes."""
+    return name if name in HANDLERS or name in ("session.resume", "(unreadable)") else UNKNOWN

@@ -146,6 +146,11 @@ class StepLoop:
         self._schedule()
 
     @property
+    def queued(self) -> int:
+        """Units that the model has not decided."""
+        return len(self._computing)
+
+    @property
     def queued_commits(self) -> int:
         """Commits whose unit the model has not decided."""
         return sum(unit.submission.cause == "commit" and unit.decided is None for unit in self._computing)

@@ -168,13 +168,14 @@ def told_value(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
-def must_echo(value: Any) -> None:
+def must_echo(value: Any) -> int:
     """Check that the server can send back what the client sent.
 
+    Returns: bytes of its JSON.
     Raises Refusal: it is nested deeper than the server's own writer goes.
     """
     try:
-        orjson.dumps([[[[value]]]])  # as deep as it may stand in an event
+        return len(orjson.dumps([[[[value]]]]))  # as deep as it may stand in an event
     except TypeError:
         raise Refusal("bad_event", "nested too deeply", section="3.1", fatal=True) from None
 
