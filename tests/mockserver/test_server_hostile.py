@@ -15,6 +15,7 @@ import websockets
 
 from conformance.clock import run_virtual
 from mockserver.connection import MAX_UNREAD_OUTPUT_BYTES
+from mockserver.inbound import MAX_QUEUED_UNITS
 from mockserver.profiles import PROFILES
 from mockserver.session import HANDLERS
 from mockserver.wire import ALIASES, Received
@@ -234,3 +235,41 @@ def test_names_that_nobody_knows_are_not_counted_apart(talk: Any) -> None:
     assert {out.name for out in received} == {"(unknown)"}
     assert all(len(out.data["type"]) < 200 for out in received)
     assert received[7].data["type"].startswith("made.up.7")
+
+
+# -- what a client can have kept
+
+
+def test_items_of_the_client_are_refused_once_they_fill_the_memory(talk: Any) -> None:
+    t = talk().open()
+    item = {"content": [{"type": "input_text", "text": "x" * 7_000_000}]}
+    for _ in range(6):
+        t.send("conversation.item.create", item=item)
+
+    assert t.errors == ["input_backpressure"] * 2
+
+
+def test_hints_of_one_input_have_an_end_and_the_next_input_begins_anew(talk: Any) -> None:
+    t = talk().open()
+    for _ in range(3):
+        t.append(text="x" * 400_000, is_speech=True)
+    assert t.errors == ["input_backpressure"]
+
+    t.send("input_audio_buffer.clear").append(text="x" * 400_000, is_speech=True)
+    assert t.errors == ["input_backpressure"]
+
+
+def test_sessions_are_not_merged_beyond_the_size_of_an_event(talk: Any) -> None:
+    t = talk().open()
+    for number in range(3):
+        t.send("session.update", session={f"made_up_{number}": "x" * 6_000_000})
+
+    assert t.errors == ["event_too_large"]
+
+
+def test_units_that_the_model_has_not_decided_have_an_end(talk: Any) -> None:
+    t = talk().open()
+    for _ in range(MAX_QUEUED_UNITS + 3):
+        t.append()
+
+    assert t.errors == ["input_backpressure"] * 3

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from aiohttp._websocket.reader import WebSocketReader
 from aiohttp.streams import EofStream
 
 from conformance.clock import run_virtual
-from mockserver.incoming import Incoming
+from mockserver.incoming import CROWD, LEAST_READ_BYTES, READ_BYTES, Incoming
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -82,3 +84,35 @@ def test_a_bug_of_the_server_is_raised_and_nothing_more_is_handled() -> None:
     _, ended = fed(text_frame(b"one") + text_frame(b"two"), take=broken)
 
     assert (len(seen), repr(ended)) == (1, "KeyError('a bug')")
+
+
+def test_a_crowd_of_tiny_frames_is_read_in_bites_until_it_is_over() -> None:
+    async def main() -> list[int]:
+        incoming = Incoming(asyncio.Protocol(), asyncio.get_running_loop())
+        reader = WebSocketReader(incoming, 1_000_000, compress=False, decode_text=False)
+        incoming.hand_to(lambda message: None)
+        transport: Any = SimpleNamespace(max_size=READ_BYTES)
+        incoming.take_read(reader, transport, text_frame(b"") * 10_000)
+        sizes = [int(transport.max_size)]
+        large = struct.pack("!BBQ", 0x81, 0xFF, 900_000) + bytes(4 + 900_000)
+        while large:  # a frame that fills whole reads: each may be twice as large as the one before
+            chunk, large = large[: transport.max_size], large[transport.max_size :]
+            incoming.take_read(reader, transport, chunk)
+            sizes.append(int(transport.max_size))
+        return sizes
+
+    after_crowd, second, *_, last = run_virtual(main)
+    assert after_crowd == 60_000 * CROWD // 10_000
+    assert (second, last) == (2 * after_crowd, READ_BYTES)
+
+
+def test_a_reader_is_never_made_to_read_less_than_a_few_frames() -> None:
+    async def main() -> int:
+        incoming = Incoming(asyncio.Protocol(), asyncio.get_running_loop())
+        reader = WebSocketReader(incoming, 1_000_000, compress=False, decode_text=False)
+        incoming.hand_to(lambda message: None)
+        transport: Any = SimpleNamespace(max_size=READ_BYTES)
+        incoming.take_read(reader, transport, text_frame(b"") * (CROWD + 1))
+        return int(transport.max_size)
+
+    assert run_virtual(main) == max(LEAST_READ_BYTES, 6 * (CROWD + 1) * CROWD // (CROWD + 1))
