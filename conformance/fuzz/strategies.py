@@ -51,6 +51,9 @@ def scenario_data(draw: Any, *, media: bool = True, judge: bool = True, seams: b
     if drawn:
         data["faults"] = drawn
     data["client"] = scripts.client(dice, count, judged=judged)
+    if any("swallow_cancellation" in fault for fault in drawn) and dice.chance(20):
+        # Cancelled from outside while a write of its own will not end.
+        data["client"]["cancel_at_s"] = dice.number(2, 40) / 2
     data["expect"] = {"finishes_within_s": scripts.EXPECTED_WITHIN_S}
     return data
 
