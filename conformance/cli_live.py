@@ -64,6 +64,7 @@ class Limits:
     max_sessions: int
     budget_minutes: float | None
     record: Path | None
+    fail_fast: bool = False
 
 
 def register(app: typer.Typer) -> None:
@@ -133,6 +134,15 @@ def refuse_live_options(**given: object) -> None:
             raise ConfigurationError(f"--{name.replace('_', '-')} needs --target live")
 
 
+def refuse_elsewhere_options(**given: object) -> None:
+    """Raises ConfigurationError: an option that a live run does not take."""
+    from conformance.options import ConfigurationError
+
+    for name, value in given.items():
+        if value:
+            raise ConfigurationError(f"--{name.replace('_', '-')} does not go with --target live")
+
+
 def masked_command(arguments: list[str]) -> str:
     """A command line as it may be told: values of headers do not stand in it."""
     shown: list[str] = []
@@ -174,6 +184,7 @@ def run_live(
         budget_minutes=limits.budget_minutes,
         command=masked_command(sys.argv[1:]),
         datasets=tuple(options.datasets.values()),
+        fail_fast=limits.fail_fast,
     )
     return execute_live(patterns or [], tags or [], options, plan, Outputs(*files))
 

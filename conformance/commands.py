@@ -180,7 +180,14 @@ def run(
         if target is TargetName.LIVE:
             server = cli_live.server_of(url, model, api_key_env, ca_file, header)
             judge = cli_live.judge_of(judge_url, judge_model, judge_api_key_env, judge_video_mode)
-            limits = cli_live.Limits(inject, max_sessions, budget_minutes, record)
+            limits = cli_live.Limits(inject, max_sessions, budget_minutes, record, fail_fast)
+            cli_live.refuse_elsewhere_options(
+                clock_virtual=clock is ClockName.VIRTUAL,
+                jobs=jobs,
+                probes=probes,
+                expected_failures=expected_failures,
+                max_retries=max_retries,
+            )
             code = cli_live.run_live(
                 patterns, tag, options, (server, judge), limits, files=(json, junit, table)
             )

@@ -91,6 +91,26 @@ class Tolerant(Fault):
             return None
 
 
+class Turn:
+    """One of the sessions that may be open at a time; given back when the server's session is over, once."""
+
+    def __init__(self, turns: asyncio.Semaphore | None) -> None:
+        self._turns = turns
+        self._taken = False
+
+    async def take(self) -> None:
+        """Wait for it."""
+        if self._turns is not None:
+            await self._turns.acquire()
+            self._taken = True
+
+    def give_back(self) -> None:
+        """Another one may have it."""
+        if self._taken and self._turns is not None:
+            self._taken = False
+            self._turns.release()
+
+
 class ProxyServer:
     """A proxy in front of one server, with the surface of `mockserver.app.MockServer`.
 
@@ -242,12 +262,7 @@ class ProxyServer:
         transport = request.transport
         if transport is None or self._stopping:
             return web.Response(status=503, text="the proxy is stopping")
-        if self._turns is None:
-            return await self._relay(request, transport, websocket)
-        async with self._turns:
-            if transport.is_closing():
-                return websocket  # it has not waited for its turn
-            return await self._relay(request, transport, websocket)
+        return await self._relay(request, transport, websocket)
 
     async def _relay(
         self, request: web.Request, transport: asyncio.Transport, websocket: Upgraded
@@ -268,14 +283,20 @@ class ProxyServer:
         answer = await ask_faults(transport, info, faults, self.journal, self._live)
         if answer is not None:
             return answer
+        turn = Turn(self._turns)
+        await turn.take()
         try:
+            if transport.is_closing():
+                turn.give_back()
+                return self._gone(info, websocket)  # it has not waited for its turn
             peer = await connect(
                 self._http, self.behind, request.rel_url.raw_query_string, self._own(request)
             )
         except Unreachable as error:
+            turn.give_back()
             return self._refused(info, error)
         relay.seen.reached = True
-        upstream = Upstream(peer, info.number, self._tape)
+        upstream = Upstream(peer, info.number, self._tape, over=turn.give_back)
         upstreams.append(upstream)
         self._upstreams.add(upstream)
         if self._tape is not None:
@@ -303,6 +324,7 @@ class ProxyServer:
                 del self._live[connection]
         finally:
             await upstream.dismiss()
+            turn.give_back()
             self._upstreams.discard(upstream)
         return websocket
 

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast
 
@@ -31,6 +31,9 @@ CLOSED_WITHIN_S = 6.0
 """How long a server may take to answer the `session.close` that is sent once the client has gone."""
 ENDED_WITHIN_S = 1.0
 """How long it may take, after that, to answer a close frame."""
+
+LOOK_EVERY_S = 0.97
+"""How often a client that is kept from being heard is looked after; off the beat of everything else."""
 
 Direction = Literal["client->server", "server->client"]
 
@@ -154,7 +157,11 @@ class Upstream:
         websocket: aiohttp.ClientWebSocketResponse[Literal[False]],
         number: int,
         tape: Tape | None = None,
+        *,
+        over: Callable[[], None],
     ) -> None:
+        """Args: over: called when the server's session and connection are over."""
+        self._over = over
         self._loop = asyncio.get_running_loop()
         self._websocket = websocket
         self._number = number
@@ -176,6 +183,15 @@ class Upstream:
         """Both ends are there: read the server from here on."""
         self.relay, self.connection = relay, connection
         self._tasks.append(self._loop.create_task(self._read(), name=f"proxy from server {self._number}"))
+        if connection.faults.runs:
+            self._tasks.append(self._loop.create_task(self._watch(), name=f"proxy watches {self._number}"))
+
+    async def _watch(self) -> None:
+        """A socket that a fault keeps from being read does not tell that its client has gone; its state does."""
+        while self._finishing is None:
+            await asyncio.sleep(LOOK_EVERY_S)
+            if self.connection.held and self.connection.client_has_gone:
+                self.client_lost()
 
     def forward(self, payload: bytes, kind: WSMsgType) -> None:
         """A frame for the server, behind those before it; never waits."""
@@ -375,3 +391,4 @@ class Upstream:
             task.cancel()
         await asyncio.wait(self._tasks)
         self._on_end("fin")
+        self._over()

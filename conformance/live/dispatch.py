@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -20,32 +20,36 @@ GENTLE_S = 12.0
 
 
 def dispatch(
-    next_job: Callable[[], Job | None],
+    next_job: Callable[[int], tuple[Job, int] | None],
     work: Callable[[Job], Result],
     lost: Callable[[Job, str], Result],
     *,
     at_once: int,
-) -> Iterator[tuple[Job, Result]]:
+) -> Generator[tuple[Job, Result], None, None]:
     """Results as they come.
 
     Args:
-        next_job: asked whenever there is room; None: nothing more, for now or for good.
+        next_job: asked while there is room, told how much; a job with the room it takes, 1 or more; None: nothing
+            that fits, now or, while nothing runs, for good.
         work: runs in a process of its own; what it returns must pickle.
         lost: what stands for the result of a process that died, with the reason.
-        at_once: processes side by side.
+        at_once: room in all, such as sessions that may be open.
     Leaving early, by Ctrl-C too, tells every process to stop and waits until its sessions are closed.
     """
     freeze_once()
     context = multiprocessing.get_context("fork")
     running: dict[Connection, tuple[BaseProcess, Job]] = {}
+    taken: dict[Connection, int] = {}
     try:
         while True:
-            while len(running) < at_once and (job := next_job()) is not None:
+            while (room := at_once - sum(taken.values())) > 0 and (found := next_job(room)) is not None:
+                job, weight = found
                 ours, theirs = context.Pipe(duplex=False)
                 started = context.Process(target=_play, args=(theirs, work, job))
                 started.start()
                 theirs.close()
                 running[ours] = (started, job)
+                taken[ours] = weight
             if not running:
                 return
             for ready in wait(list(running)):
@@ -56,7 +60,7 @@ def dispatch(
                 except EOFError:
                     process.join(GENTLE_S)
                     result = lost(job, f"its process ended with {process.exitcode}")
-                del running[ready]
+                del running[ready], taken[ready]
                 ready.close()
                 process.join(GENTLE_S)
                 yield job, result

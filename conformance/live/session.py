@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 
 from conformance.exits import Exit, exit_of
@@ -38,6 +40,8 @@ class LivePlan:
     command: str
     """Masked."""
     datasets: tuple[Path, ...] = ()
+    fail_fast: bool = False
+    """Stop at the first scenario that does not pass."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ class _Run:
         self.target = target
         self.results: list[ScenarioResult] = []
         self.interrupted = False
+        self.stopped_early = ""
         self._started = time.perf_counter()
         budget = plan.budget_minutes
         self.purse = Purse(None if budget is None else budget * 60)
@@ -138,26 +143,39 @@ class _Run:
 
     def play(self) -> None:
         """Until all are played, the budget is spent, the server is away, or Ctrl-C."""
-        at_once = max(1, self.plan.max_sessions // self.target.sessions)
-        work = partial(_play, options=self.options)
+        work = partial(_play, options=self.options, max_sessions=self.plan.max_sessions)
+        at_once = self.plan.max_sessions
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        stream = dispatch(self._next, work, _lost, at_once=at_once)
         try:
-            for scenario, result in dispatch(self._next, work, _lost, at_once=at_once):
+            for scenario, result in stream:
                 self.results.append(result)
                 self.purse.paid(scenario.id, [DeviceUse(**use) for use in result.device])
                 done = self._total - len(self._waiting) - len(self.purse.promised)
                 print(f"[{done}/{self._total}] done {result.id}", file=sys.stderr, flush=True)
                 if result.away:
                     self._give_up(result.away)
+                elif self.plan.fail_fast and exit_of([result]) is not Exit.PASSED:
+                    self.stopped_early = f"--fail-fast after {result.id}"
+                    self._waiting.clear()
+                    break
         except KeyboardInterrupt:
             self.interrupted = True
             self._waiting.clear()
+        finally:
+            stream.close()  # tells whoever still runs to close its sessions
+            signal.signal(signal.SIGTERM, before)
         self._tell_left_out()
 
-    def _next(self) -> Scenario | None:
-        while self._waiting:
-            scenario = self._waiting.pop(0)
-            if self.purse.take(scenario, estimate_s(scenario, self.target.sessions)):
-                return scenario
+    def _next(self, room: int) -> tuple[Scenario, int] | None:
+        """The first scenario whose sessions fit into what is free."""
+        for scenario in list(self._waiting):
+            sessions = min(scenario.client.concurrency, self.plan.max_sessions)
+            if sessions > room:
+                continue
+            self._waiting.remove(scenario)
+            if self.purse.take(scenario, estimate_s(scenario, sessions)):
+                return scenario, sessions
         return None
 
     def _give_up(self, why: str) -> None:
@@ -187,6 +205,7 @@ class _Run:
             client=self.options.client.told,
             real_s=time.perf_counter() - self._started,
             interrupted=self.interrupted,
+            stopped_early=self.stopped_early,
             environment=environment(),
             live={
                 "server": self.target.server.told(),
@@ -232,11 +251,15 @@ def _unplayed(scenario: Scenario, outcome: Outcome, reason: str) -> ScenarioResu
     )
 
 
-def _play(scenario: Scenario, options: RunOptions) -> ScenarioResult:
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt  # SIGTERM leaves no more behind than Ctrl-C does
+
+
+def _play(scenario: Scenario, options: RunOptions, max_sessions: int) -> ScenarioResult:
     from conformance.runner import run_scenario
 
     assert options.live is not None
-    scenario, target = fitted(scenario, options.live)
+    scenario, target = fitted(scenario, options.live, max_sessions)
     return run_scenario(scenario, replace(options, live=target))
 
 

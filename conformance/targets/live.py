@@ -173,13 +173,13 @@ def _profiles(scenario: Scenario, measured: Measured) -> tuple[str, str]:
     return " and ".join(told[0]), " and ".join(told[1])
 
 
-def fitted(scenario: Scenario, target: LiveTarget) -> tuple[Scenario, LiveTarget]:
+def fitted(scenario: Scenario, target: LiveTarget, max_sessions: int) -> tuple[Scenario, LiveTarget]:
     """A scenario that opens no more sessions at a time than it may."""
     asked = scenario.client.concurrency
-    if asked <= target.sessions:
-        return scenario, target
-    client = scenario.client.model_copy(update={"concurrency": target.sessions})
-    return scenario.model_copy(update={"client": client}), replace(target, asked_sessions=asked)
+    granted = min(asked, max_sessions)
+    client = scenario.client.model_copy(update={"concurrency": granted})
+    target = replace(target, sessions=granted, asked_sessions=asked)
+    return scenario.model_copy(update={"client": client}), target
 
 
 def _uses(observation: Observation, proxy: ProxyServer) -> list[DeviceUse]:

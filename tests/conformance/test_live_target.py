@@ -309,7 +309,10 @@ def test_processes_side_by_side_give_results_and_one_that_dies_is_told() -> None
 
     done = dict(
         dispatch(
-            lambda: waiting.pop(0) if waiting else None, work, lambda job, why: f"{job}: {why}", at_once=2
+            lambda room: (waiting.pop(0), 1) if waiting else None,
+            work,
+            lambda job, why: f"{job}: {why}",
+            at_once=2,
         )
     )
 
@@ -318,11 +321,13 @@ def test_processes_side_by_side_give_results_and_one_that_dies_is_told() -> None
 
 def test_leaving_early_lets_every_process_close_its_sessions(tmp_path: Path) -> None:
     waiting = [str(tmp_path / "one"), "a"]
-    stream = dispatch(lambda: waiting.pop(0) if waiting else None, work, lambda job, why: why, at_once=2)
+    stream = dispatch(
+        lambda room: (waiting.pop(0), 1) if waiting else None, work, lambda job, why: why, at_once=2
+    )
     assert next(stream)[1] == "A"
     time.sleep(0.05)
 
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
     assert (tmp_path / "one").read_text() == "closed its sessions"
 
@@ -363,3 +368,21 @@ def test_options_are_masked_wherever_they_are_told() -> None:
     server = replace(SERVER, headers={"Authorization": "Bearer s3cret"})
 
     assert "s3cret" not in f"{LiveTarget(server)!r} {RunOptions(live=LiveTarget(server))!r}"
+
+
+def test_a_job_waits_for_as_much_room_as_it_takes() -> None:
+    waiting = [("a", 1), ("b", 3), ("c", 1)]
+    asked: list[int] = []
+
+    def next_job(room: int) -> tuple[str, int] | None:
+        asked.append(room)
+        fits = next((job for job in waiting if job[1] <= room), None)
+        if fits is not None:
+            waiting.remove(fits)
+        return fits
+
+    done = [job for job, _ in dispatch(next_job, work, lambda job, why: why, at_once=3)]
+
+    assert sorted(done) == ["a", "b", "c"]
+    assert done[-1] == "b"
+    assert asked[:2] == [3, 2]

@@ -392,3 +392,28 @@ def test_a_client_that_closes_without_closing_its_session_leaves_none_behind(ser
     assert proxy.unconfirmed == []
     assert "session.closed" not in client.names
     assert client.closed.rcvd.code == 1000
+
+
+def test_a_client_that_gives_up_a_held_connection_frees_its_turn_and_its_session(
+    serve: Any, bare: Any
+) -> None:
+    stop = StopReading(on=On(received="session.heartbeat"), buffer_bytes=4096, proof="unread", attempt=1)
+
+    async def main() -> Any:
+        async with serve(reply=REPLY) as server, proxied(server.url, stop, max_sessions=1) as proxy:
+            async with bare(proxy.url) as client:
+                await client.open()
+                await client.send("session.heartbeat")
+                await client.append()
+            async with bare(proxy.url) as second:
+                await asyncio.sleep(3)
+                await second.open()
+                await asyncio.sleep(1)
+                return server, proxy, second.names
+
+    server, proxy, names = run_virtual(main)
+
+    assert "session.created" in names
+    assert len(proxy.connections) == 2
+    assert proxy.unconfirmed == []
+    assert len(server.journal.of("sent", "session.closed")) == 2
