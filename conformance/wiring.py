@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from conformance.clock import SIDE
 from conformance.outcome import FaultReport
 from conformance.trace import Recorder
 from conformance.witness import Looker, StallWitness, in_this_process
@@ -50,7 +51,9 @@ class Wiring:
         self._labels: dict[tuple[str, str], str] = {}
 
     def on_connect(self, sock: socket.socket) -> None:
-        """Called by the loop in the connecting task: whose socket is this?"""
+        """Called by the loop in the connecting task: whose socket is this? A proxy's own are the server's."""
+        if SIDE.get() == "server":
+            return
         port = int(sock.getsockname()[1])
         self._sockets[port] = sock
         attempt = self._current_attempt()
