@@ -21,6 +21,8 @@ PER_SESSION: Final = ("stream_ttft_ms", "stream_ttfp_ms", "stream_rtf")
 _CLIENT: Final = "client_monotonic_receive"
 _SERVER: Final = "server_request_start_and_client_receive"
 _THINKER: Final = "0"
+_MS_DIGITS: Final = 3
+_RATIO_DIGITS: Final = 6
 _FLAT: Final = {
     "duplex_response_ttft_ms": "ttft_ms",
     "duplex_response_ttfp_ms": "ttfp_ms",
@@ -120,7 +122,7 @@ def session_row(result: SampleResult, rows: Sequence[Row], request_index: int) -
     }
     for name in PER_RESPONSE:
         values = [row[name] for row in rows if row.get(name) is not None]
-        row[name] = spread([v for v in values if v > 0] if name == "tpot_ms" else values)
+        row[name] = spread([v for v in values if v > 0] if name == "tpot_ms" else values, _digits(name))
     if not spoken or result.stream_start_s is None:
         return row
     texts = [r.first_text_s for r in result.responses if r.first_text_s is not None]
@@ -166,7 +168,7 @@ def run_metrics(samples: Iterable[SampleMetrics]) -> Row:
     sessions = [sample.session for sample in kept if sample.session]
     told: Row = {"duplex_request_metrics": rows, "duplex_session_metrics": sessions}
     for name in PER_SESSION:
-        told[f"duplex_{name}"] = spread(_finite(session.get(name) for session in sessions))
+        told[f"duplex_{name}"] = spread(_finite(session.get(name) for session in sessions), _digits(name))
     for flat, name in _FLAT.items():
         told.update(flat_keys(flat, _finite(row.get(name) for row in rows)))
     return told
@@ -177,22 +179,18 @@ def request_statistics(requests: Sequence[Row]) -> Row:
     told: Row = {}
     for name, (key, scale) in _REQUEST_FIGURES.items():
         values = [value * scale for value in _finite(request.get(key) for request in requests)]
-        told.update({f"{which}_{name}": value for which, value in _three(values).items()})
+        told.update({f"{which}_{name}": value for which, value in _three(values, _digits(name)).items()})
     gaps = [gap * 1000.0 for request in requests for gap in request.get("itls_s") or ()]
     told.update({f"{which}_itl_ms": value for which, value in _three(gaps).items()})
     return {**told, "total_output_tokens": sum(request.get("output_tokens") or 0 for request in requests)}
 
 
-def spread(values: Sequence[float]) -> Row | None:
+def spread(values: Sequence[float], digits: int = _MS_DIGITS) -> Row | None:
     """Count, mean, median and 99th percentile, nearest rank; None for no value."""
     if not values:
         return None
-    return {
-        "count": len(values),
-        "mean": round(math.fsum(values) / len(values), 6),
-        "p50": nearest_rank(values, 0.5),
-        "p99": nearest_rank(values, 0.99),
-    }
+    three = _three(values, digits)
+    return {"count": len(values), "mean": three["mean"], "p50": three["median"], "p99": three["p99"]}
 
 
 def flat_keys(name: str, values: Sequence[float]) -> Row:
@@ -209,14 +207,19 @@ def nearest_rank(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def _three(values: Sequence[float]) -> dict[str, float | None]:
+def _three(values: Sequence[float], digits: int = _MS_DIGITS) -> dict[str, float | None]:
     if not values:
         return {"mean": None, "median": None, "p99": None}
     return {
-        "mean": round(math.fsum(values) / len(values), 6),
-        "median": nearest_rank(values, 0.5),
-        "p99": nearest_rank(values, 0.99),
+        "mean": round(math.fsum(values) / len(values), digits),
+        "median": round(nearest_rank(values, 0.5), digits),
+        "p99": round(nearest_rank(values, 0.99), digits),
     }
+
+
+def _digits(name: str) -> int:
+    """Decimals of a figure by its name: 3 of milliseconds, 6 of ratios and seconds."""
+    return _MS_DIGITS if name.endswith("_ms") else _RATIO_DIGITS
 
 
 def _origins(served: Mapping[str, float | None], told: Mapping[str, Any]) -> dict[str, str]:
@@ -282,11 +285,11 @@ def _since_ms(at_s: float | None, origin_s: float) -> float | None:
 
 
 def _ratio(part: float | None, whole: float) -> float | None:
-    return None if part is None or whole <= 0 else round(part / whole, 6)
+    return None if part is None or whole <= 0 else round(part / whole, _RATIO_DIGITS)
 
 
 def _rounded(value_ms: float | None) -> float | None:
-    return None if value_ms is None else round(value_ms, 3)
+    return None if value_ms is None else round(value_ms, _MS_DIGITS)
 
 
 def _seconds(value_ms: float | None) -> float | None:

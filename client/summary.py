@@ -67,8 +67,10 @@ def _read(path: Path) -> Score:
     score.setdefault("split", path.parent.name)
     try:
         _values(score)
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         raise ValueError(f"no whole score file ({error} is missing)") from error
+    except TypeError as error:
+        raise ValueError(f"no whole score file ({error})") from error
     return score
 
 

@@ -66,6 +66,8 @@ async def scored(judge: Judge, subject: Subject, answer: Answer, *, count_late: 
     Args: count_late: judge once more with late sentences counted in, where there are some.
     Raises: JudgeError: no score. MediaError, OSError.
     """
+    if not subject.instruction.strip():
+        raise JudgeError("no question_text, so the judge would not know what was asked")
     verdicts = await (rtd_scores if subject.family == "rtd" else pr_scores)(judge, subject, answer)
     if count_late and answer.late:
         verdicts["with_late_sentences"] = await late_scores(judge, subject, answer, verdicts)

@@ -199,6 +199,14 @@ def test_nothing_measured_gives_null_and_a_count_of_zero() -> None:
     assert request_statistics([{}])["mean_ttft_ms"] is None
 
 
+def test_what_a_run_tells_is_rounded_to_its_unit() -> None:
+    assert spread([0.001, 0.002, 0.002]) == {"count": 3, "mean": 0.002, "p50": 0.002, "p99": 0.002}
+    told = request_statistics([{"e2el_s": 8.527057, "audio_rtf": third} for third in (1 / 3, 1 / 3, 1.0)])
+
+    assert (told["mean_e2el_ms"], told["median_e2el_ms"]) == (8527.057, 8527.057)
+    assert (told["mean_audio_rtf"], told["median_audio_rtf"]) == (0.555556, 0.333333)
+
+
 def event(name: str = "response.audio.delta", **fields: Any) -> dict[str, Any]:
     return {"type": name, "response_id": "r1", **fields}
 

@@ -167,6 +167,20 @@ def test_one_lost_judgement_costs_one_sample_and_is_named(folder: Folder) -> Non
     assert [line["judge_retry"] for line in folder.trace("2", "PR_correction")] == [False, True]
 
 
+def test_a_sample_without_its_question_is_named_and_costs_no_request(folder: Folder) -> None:
+    folder.answer("RTD_Omni", "1")
+    folder.answer("RTD_Omni", "2")
+
+    result = folder.judge([folder.subject("1", instruction=" "), folder.subject("2")])
+
+    accuracy = result.accuracy()
+    assert (accuracy["evaluated"], accuracy["failed"], accuracy["status"]) == (1, 1, "partial")
+    assert accuracy["errors"] == [
+        "RTD_Omni/1.json: no question_text, so the judge would not know what was asked"
+    ]
+    assert (result.records[0].requests, folder.trace("1")) == (0, [])
+
+
 def test_a_failed_sentence_leaves_no_half_score(folder: Folder) -> None:
     folder.answer("RTD_Omni", "1")
 
