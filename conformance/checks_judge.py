@@ -177,6 +177,7 @@ def judge_ledger(observation: Observation) -> Iterator[Finding]:
             # A disk that took no line is no client that wrote none.
             yield from _traced(facts, _cut_lines(observation, facts))
         yield from _bounded(facts)
+        yield from _counted(facts)
         yield from _founded(facts)
     if judged.finished:
         yield from _accounted(judged)
@@ -241,6 +242,22 @@ def _traced(facts: JudgedFacts, cut: int) -> Iterator[Finding]:
                 ("R58", "R56", "R57"),
                 f"{count} {words[key]}, one for each such request that the judge read",
                 f"{lines[key]}",
+                facts.name,
+            )
+
+
+def _counted(facts: JudgedFacts) -> Iterator[Finding]:
+    """What a score file says of its requests, where it says it, is what the judge read: re-asks and repeats apart."""
+    said = (facts.score or {}).get("judge_requests")
+    if not isinstance(said, Mapping) or facts.earlier:
+        return  # a score of a run before the kill counts that run's requests
+    for key, count in tally(facts.requests).items():
+        if said.get(key, count) != count:
+            yield Finding(
+                "judge-ledger",
+                ("R58", "R59"),
+                f"judge_requests.{key} {count}, as the judge read them",
+                f"{said[key]}",
                 facts.name,
             )
 

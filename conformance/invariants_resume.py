@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,8 @@ from conformance.abilities import Need
 from conformance.clients.judging import SCORE_FOLDER
 from conformance.invariants_base import invariant
 from conformance.outcome import Finding
+
+METRICS = "duplex_metrics.json"
 
 if TYPE_CHECKING:
     from conformance.killing import KilledRun
@@ -60,10 +64,37 @@ def judged_once(observation: Observation) -> Iterator[Finding]:
                 yield Finding("judged-again", ("R61",), expected, "another score file", sample.name)
 
 
+def figures_kept(observation: Observation) -> Iterator[Finding]:
+    """The figures of a sample that was finished before a kill stand beside those of the samples run after it.
+
+    Says nothing of a client that writes no `duplex_metrics.json`.
+    """
+    finished = dict.fromkeys(key for run in observation.killed for key in run.finished)
+    content = _content(observation.out / METRICS)
+    if content is None or not finished:
+        return
+    expected = "figures of a run, with duplex_session_metrics"
+    try:
+        told = Counter((r["split"], r["sample_id"]) for r in json.loads(content)["duplex_session_metrics"])
+    except (ValueError, KeyError, TypeError) as error:
+        yield Finding("figures-lost", (), expected, f"{METRICS}: {type(error).__name__}: {error}")
+        return
+    for key in finished:
+        if told[key] != 1:
+            yield Finding(
+                "figures-lost",
+                (),
+                f"one row of duplex_session_metrics in {METRICS} for a sample finished before the kill",
+                f"{told[key]} row(s)",
+                "/".join(key),
+            )
+
+
 RESUME_INVARIANTS = (
     invariant(nothing_torn, Need.FILES, findings=("torn-artifact",)),
     invariant(finished_once, Need.FILES, Need.WIRE, findings=("finished-run-again",)),
     invariant(judged_once, Need.FILES, Need.JUDGE, findings=("judged-again",)),
+    invariant(figures_kept, Need.FILES, findings=("figures-lost",)),
 )
 """In the order their findings are told."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conformance.checks_judge import check_judging, judge_ledger
+from conformance.checks_judge import check_judging, judge_ledger, tally
 from conformance.clients import builtin
 from conformance.clock import VirtualLoop
 from conformance.defects.rewrite import Rewrite, applied
@@ -63,6 +63,9 @@ def told_of(observation: Observation, change: Callable[[Judged], Judged | None])
 
 def with_sample(judged: Judged, index: int, **changes: Any) -> Judged:
     samples: list[JudgedFacts] = list(judged.samples)
+    score = samples[index].score
+    if "requests" in changes and score is not None:  # the client would have counted them too
+        changes["score"] = {**score, "judge_requests": tally(changes["requests"])}
     samples[index] = replace(samples[index], **changes)
     return replace(judged, samples=samples)
 
@@ -80,6 +83,16 @@ def test_a_missing_trace_line_is_found(both: Observation) -> None:
     assert (finding.id, finding.sample) == ("judge-ledger", "RTD_Omni/610")
     assert "R58" in finding.requirements
     assert (finding.expected[:13], finding.actual) == ("3 trace lines", "2")
+
+
+@pytest.mark.parametrize("key", ["requests", "reasks", "transport_retries"])
+def test_a_score_that_miscounts_its_requests_is_found(both: Observation, key: str) -> None:
+    score = both.judged.samples[0].score  # type: ignore[union-attr]
+    assert score is not None
+    said = {**score, "judge_requests": {**score["judge_requests"], key: 9}}
+    (finding,) = told_of(both, lambda j: with_sample(j, 0, score=said))
+    assert finding.id == "judge-ledger"
+    assert (finding.expected.partition(" ")[0], finding.actual) == (f"judge_requests.{key}", "9")
 
 
 def test_a_line_too_many_is_found(both: Observation) -> None:

@@ -74,6 +74,14 @@ def test_a_finished_sample_that_is_run_again_is_found() -> None:
     ]
 
 
+def test_figures_that_a_second_run_forgets_are_found() -> None:
+    found = with_mistake(
+        ANSWER, "client.run:Run._finalise", '("published", "skipped_finished")', '("published",)'
+    )
+
+    assert found["figures-lost"] == ["RTD_Omni/1: 0 row(s)", "RTD_Omni/2: 0 row(s)"]
+
+
 def test_a_score_that_is_made_again_is_found() -> None:
     found = with_mistake(
         SCORE, "client.judge.evaluation:Evaluation._take_stock", "score is not None", "False"

@@ -149,6 +149,17 @@ def test_a_truncated_second_reply_leaves_its_line(bench: Any) -> None:
     assert len(peer.requests) == 2
 
 
+def test_a_reask_that_is_repeated_is_one_reask(bench: Any) -> None:
+    async def job(judge: Judge) -> Any:
+        await judge.judge(bench.question())
+        return judge.counts
+
+    peer = bench.ScriptedJudge(bench.completion("prose"), bench.Exchange("down", 503), bench.completion(GOOD))
+    counts = bench.run(peer, job)
+
+    assert (counts.requests, counts.transport_retries, counts.reasks) == (3, 1, 1)
+
+
 def test_an_overloaded_judge_is_tried_again_later_each_time_and_counted_apart(bench: Any) -> None:
     busy = bench.Exchange("busy", 429)
 
