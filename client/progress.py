@@ -191,9 +191,10 @@ def _how(record: Ended) -> str:
 
 
 def reason(error: str) -> str:
-    """An error in one line: the last line of a traceback."""
-    lines = error.strip().splitlines() or [""]
-    return lines[-1] if lines[0].startswith("Traceback") or len(lines) > 1 else lines[0]
+    """An error in one line: the last line of a traceback, the words of anything else."""
+    if "Traceback (most recent call last)" in error:
+        return error.strip().splitlines()[-1]
+    return " ".join(error.split())
 
 
 def minutes(seconds: float) -> str:

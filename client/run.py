@@ -18,6 +18,7 @@ from client.input_errors import MediaError
 from client.media import Prepared
 from client.metrics import SampleMetrics, sample_metrics
 from client.metrics_file import METRICS, keep_metrics, kept_metrics, write_metrics
+from client.progress import reason as in_one_line
 from client.record import Observer
 from client.response_root import RunError, check_same_settings, finished_metadata, locked
 from client.retry import RequestOutput, request_sample
@@ -123,7 +124,6 @@ class Run:
         return self.result
 
     # -- before
-    # ---------------------------------------------------------------------------------------------------
 
     def _skip_finished(self) -> None:
         """Record samples that an earlier run has finished. Raises RunError: made with other settings."""
@@ -162,7 +162,6 @@ class Run:
             self.result.stopped = await warm_up(prepared, settings)
 
     # -- during
-    # ---------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         """Workers take the samples in order. Ends when all have ended, one broke, or the server is away."""
@@ -226,8 +225,9 @@ class Run:
         )
         self._end(index, await self._kept(index, self._record_of(index, output), output))
         if self._settings.stop_when_away and not self._reached.is_set():
-            told = output.error.strip().splitlines()[-1]
-            self.result.stopped = f"the server at {self.result.settings['url']} is away: {told}"
+            self.result.stopped = (
+                f"the server at {self.result.settings['url']} is away: {in_one_line(output.error)}"
+            )
             self._away.set()
             await asyncio.Event().wait()  # the next sample is not begun; the run ends this task
 
@@ -352,7 +352,6 @@ class Run:
             self._progress.ended(index, record)
 
     # -- after
-    # ----------------------------------------------------------------------------------------------------
 
     def _finalise(self) -> None:
         """Write deferred answers, account for samples that never ended, and write `run_result.json`."""

@@ -16,7 +16,8 @@ class JudgeHttpError(JudgeError):
     def __init__(self, status: int, body: str) -> None:
         self.status = status
         self.body = body[:500]
-        super().__init__(f"HTTP {status}: {self.body}" if self.body else f"HTTP {status}")
+        told = " ".join(self.body.split())  # a page in one line
+        super().__init__(f"HTTP {status}: {told}" if told else f"HTTP {status}")
 
 
 class JudgeAwayError(JudgeError):

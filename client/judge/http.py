@@ -155,7 +155,7 @@ def is_context_refusal(error: JudgeError) -> bool:
 def is_unusable(error: JudgeError) -> bool:
     """Whether no judgement can succeed here: credentials refused, no such path or model, a page instead of JSON."""
     if isinstance(error, JudgeHttpError):
-        return error.status in (401, 403, 404, 405) or 300 <= error.status < 400
+        return error.status in (401, 403, 404, 405, 501) or 300 <= error.status < 400
     return isinstance(error, JudgeUnusableError | JudgeAwayError)
 
 

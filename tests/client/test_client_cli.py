@@ -409,6 +409,7 @@ def test_endings_and_reasons_take_one_line() -> None:
     trace = "Traceback (most recent call last):\n  File x\nValueError: odd"
 
     assert ending(record("failed", error=trace)) == "RTD_OCR/1 failed: ValueError: odd"
+    assert ending(record("failed", error="said: no\n  at all\n")) == "RTD_OCR/1 failed: said: no at all"
     assert ending(record("failed", error="x" * 1000)).endswith(": " + "x" * 1000)
     assert in_short(record("failed", error="x" * 1000, close="lost")).endswith(": " + "x" * 159 + "…")
     assert in_short(record("failed", error="x" * 1000)) == "RTD_OCR/1 failed"

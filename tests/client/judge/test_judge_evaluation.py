@@ -274,6 +274,11 @@ def test_an_answer_that_cannot_be_read_costs_its_sample(folder: Folder) -> None:
         ({"body": "<html>hello</html>"}, "is no judge we can use: the judge's reply is no JSON object", 1),
         ({"body": "no", "status": 401}, "HTTP 401", 1),
         ({"body": "no such model", "status": 404}, "HTTP 404", 1),
+        (
+            {"body": "<html>\n <p>Error</p>\n</html>", "status": 501},
+            "HTTP 501: <html> <p>Error</p> </html>",
+            4,
+        ),
     ],
 )
 def test_what_is_no_judge_ends_the_evaluation_with_one_message(
