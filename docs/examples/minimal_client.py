@@ -91,6 +91,9 @@ class Session:
     def awaits(self):
         return not (self.committed and self.decided and all(r["status"] for r in self.replies.values()))
 
+    def said(self):
+        return any(r["status"] == "completed" and not r["late"] for r in self.replies.values())
+
     async def until(self, met, seconds, what, settle=0.0):
         """Woken by events; `settle` seconds of quiet end it, the deadline fails it, and so does the session's end."""
         deadline = self.now() + seconds
@@ -256,11 +259,11 @@ async def attempt(job, sample, meta):
             stalled = "drain_timeout"
             window = sample["video_duration"] + 120
             await session.until(lambda: not session.awaits(), window, "drain", settle=2.0)
-            done = [r for r in session.replies.values() if r["status"] == "completed" and not r["late"]]
-            meta["response_done"] = bool(done)
+            meta["response_done"] = session.said()
         except TimeoutError as late:
             meta[stalled] = str(late)
-            stalls.append(str(late))
+            alone = stalled == "drain_timeout" or not session.said()  # else a write is stuck behind a reply
+            (stalls if alone else broken).append(str(late))
     except (ConnectionError, ConnectionClosed) as gone:
         broken.append(session.ended or str(gone))
     finally:

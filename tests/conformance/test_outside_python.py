@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -187,23 +188,14 @@ def test_without_a_run_result_its_statements_are_not_observable(tmp_path: Path) 
 
 
 EXAMPLES = HERE.parent.parent / "docs" / "examples"
-FEW = [
-    *(
-        name
-        for name in CATALOGUE
-        if name.startswith(("close/", "commit/", "drain/", "handshake/", "teardown/"))
-    ),
-    *(name for name in CATALOGUE if name.startswith(("protocol/", "reply/", "stream/", "transport/"))),
-    *(name for name in CATALOGUE if name.startswith("retry/") and "[" not in name),
-]
-"""Areas without judge and disk."""
-A_THIRD = [name for name in FEW if "dataset" not in name][::3]
-"""Enough to notice; `conformance run --client python:docs/examples/minimal_client.py:run` plays them all."""
+A_QUARTER = [name for name in CATALOGUE if "dataset" not in name and crc32(name.encode()) % 4 == 0]
+"""Of every area, and of no rhythm: a step of three meets the same case of each family of three, so most are never met.
+`conformance run --client python:docs/examples/minimal_client.py:run` plays them all."""
 
 
 def test_the_minimal_client_passes_or_is_not_observable_and_nothing_else() -> None:
     minimal = options_for(str(EXAMPLES / "minimal_client.py"))
-    results = [run_scenario(CATALOGUE[name], minimal) for name in A_THIRD]
+    results = [run_scenario(CATALOGUE[name], minimal) for name in A_QUARTER]
     wrong = [r.id for r in results if r.outcome not in (Outcome.PASS, Outcome.NOT_OBSERVABLE)]
     assert wrong == []
     assert sum(r.outcome is Outcome.PASS for r in results) >= 15
