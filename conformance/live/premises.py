@@ -111,6 +111,8 @@ class Conversation:
     scripted: dict[str | None, Shape]
     """By sample id."""
     sessions: list[Session] = field(default_factory=list)
+    cut_short: list[str] = field(default_factory=list)
+    """Sessions that ended before their commit with another conversation than scripted so far, in words."""
     uses: list[DeviceUse] = field(default_factory=list)
     """What each session cost, those that ended before the commit too."""
     profiles: tuple[str, str] = ("", "")
@@ -121,6 +123,7 @@ class Conversation:
     def differences(self) -> list[str]:
         """In what the sessions differ from the script, each once."""
         told: dict[str, None] = {}
+        told.update(dict.fromkeys(self.cut_short))
         for session in self.sessions:
             wanted = self._wanted(session)
             if wanted is not None and not wanted.like(session.shape):
@@ -175,7 +178,8 @@ def conversation_of(scenario: Scenario, proxy: ProxyServer) -> Conversation:
     for info in proxy.connections:
         seen = proxy.seen[info.number]
         if seen.commit_s is None:
-            continue  # the story ended before the model could matter
+            found.cut_short += _so_far(scenario, seen)
+            continue
         found.sessions.append(
             Session(
                 number=info.number,
@@ -191,6 +195,19 @@ def conversation_of(scenario: Scenario, proxy: ProxyServer) -> Conversation:
             )
         )
     return found
+
+
+def _so_far(scenario: Scenario, seen: Seen) -> list[str]:
+    """In what a session without a commit differs from the script, by the units that went to the server."""
+    units = seen.appends
+    replies = scenario.server.reply
+    begun = sum(reply.starts_at_unit < units for reply in replies)
+    done = sum(reply.starts_at_unit + reply.units <= units for reply in replies)
+    got = len(seen.responses), sum(r.done_s is not None for r in seen.responses.values())
+    if got == (begun, done):
+        return []
+    scripted = f"scripted after {units} unit(s): {begun} reply(s) begun, {done} done"
+    return [f"{scripted}; the server: {got[0]} begun, {got[1]} done"]
 
 
 def _seen_shape(seen: Seen, commit_s: float) -> Shape:

@@ -386,3 +386,17 @@ def test_a_job_waits_for_as_much_room_as_it_takes() -> None:
     assert sorted(done) == ["a", "b", "c"]
     assert done[-1] == "b"
     assert asked[:2] == [3, 2]
+
+
+def test_a_session_that_ended_before_its_commit_is_compared_as_far_as_it_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reply that is over before the stall is another story than one that the stall meets."""
+    scripted = played(monkeypatch, "retry/stalled-stream[once]")
+    other = played(
+        monkeypatch, "retry/stalled-stream[once]", replies=[Reply(starts_at_unit=0, units=1, text="Early.")]
+    )
+
+    assert (scripted.outcome, scripted.reason) == (Outcome.PASS, "")
+    assert other.outcome in (Outcome.PASS, Outcome.NOT_OBSERVABLE)
+    assert other.findings == ()
