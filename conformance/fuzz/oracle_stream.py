@@ -153,6 +153,8 @@ def drains_end_in_time(observation: Observation, attempts: list[Attempt]) -> Ite
 def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """A drain that says it has settled leaves no reply open and no residual undecided (R36, R49)."""
     start_s = _start_s(observation)
+    # Listens carry no number: only the quiet tells the residual's from an earlier unit's (evaluation.md 7).
+    covered = observation.scenario.server.decision_ms / 1000 < observation.deadlines.settle_s - 0.1
     for attempt in attempts:
         settled_s = attempt.phase_s("settled")
         if settled_s is None or not attempt.only(*QUIET_ENDS, "freeze_tail", "listen_per_padded_unit"):
@@ -176,7 +178,7 @@ def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -
             told = (
                 f"settled at {settled_s:.2f} s, while a reply was open since {min(open_now.values()):.2f} s"
             )
-        elif not decided and attempt.times("sent", "input_audio_buffer.committed", start_s):
+        elif covered and not decided and attempt.times("sent", "input_audio_buffer.committed", start_s):
             told = f"settled at {settled_s:.2f} s, before the residual unit was decided"
         if told:
             yield _finding(attempt, "sample.text", ("R36", "R49"), "every reply of the input awaited", told)
