@@ -14,7 +14,7 @@ from mockserver.admission import Slots
 from mockserver.arming import Armed, make_listener, shrink
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
-from mockserver.doorway import Doorway
+from mockserver.doorway import Doorway, forget_handlers
 from mockserver.faults import FaultReport, FaultRun, FaultSet, acts_on_upgrade, check_played, make_fault
 from mockserver.incoming import Upgraded
 from mockserver.journal import Journal
@@ -166,6 +166,7 @@ class MockServer:
         if self._live:
             await asyncio.wait(list(self._live.values()), timeout=1.0)
         await runner.cleanup()
+        forget_handlers()
 
     async def shut_down(self, grace_s: float) -> None:
         """Take nobody any more, end every session as a server does that goes away (protocol.md 10.2), and stop.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from aiohttp import web
+from aiohttp import web, web_app
 from aiohttp.typedefs import Handler, Middleware
 
 REQUEST_WITHIN_S = 10.0
@@ -66,3 +66,10 @@ class Doorway:
                 handler.transport.abort()
         if self._waiting:
             self._timer = self._loop.call_at(min(self._waiting.values()), self._look)
+
+
+def forget_handlers() -> None:
+    """aiohttp keeps the handlers of up to 1024 servers that were stopped, and with them all that those knew."""
+    cached = getattr(web_app, "_cached_build_middleware", None)
+    if cached is not None:
+        cached.cache_clear()

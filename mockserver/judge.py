@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from aiohttp import web
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 
+from mockserver.doorway import forget_handlers
 from mockserver.faults.judging import JudgeFaultRun
 from mockserver.faults.mechanism import FaultReport
 from mockserver.judge_answers import (
@@ -135,6 +136,7 @@ class JudgeServer:
             return
         self.release_faults()
         await runner.cleanup()
+        forget_handlers()
 
     def release_faults(self) -> None:
         """End every held answer, for good."""

@@ -160,6 +160,12 @@ class VirtualLoop(HookedLoop):
         if waits and self.on_near_miss is not None and handle.when() - self._now_s < NEAR_S:
             self.on_near_miss(handle)
 
+    def close(self) -> None:
+        """As in asyncio; who was told things is let go, for libraries keep a closed loop in caches of theirs."""
+        super().close()
+        self.on_near_miss = self.on_livelock = self.on_timers_empty = None
+        self.on_connect = None
+
     def spend(self, seconds: float) -> None:
         """The clock goes on by so much at once; what was due meanwhile runs late, in its order.
 

@@ -154,13 +154,13 @@ def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -
     """A drain that says it has settled leaves no reply open and no residual undecided (R36, R49)."""
     start_s = _start_s(observation)
     # Listens carry no number: only the quiet tells the residual's from an earlier unit's (evaluation.md 7).
-    covered = observation.scenario.server.decision_ms / 1000 < observation.deadlines.settle_s - 0.1
+    covered = observation.scenario.server.decision_ms / 1000 < observation.deadlines.settle_s - 0.05
     for attempt in attempts:
         settled_s = attempt.phase_s("settled")
         if settled_s is None or not attempt.only(*QUIET_ENDS, "freeze_tail", "listen_per_padded_unit"):
             continue
         open_now: dict[Any, float] = {}
-        decided = False
+        decided = committed = heard = False
         for entry in attempt.entries:
             at_s = entry.t_s - start_s
             if at_s > settled_s - 0.1:
@@ -169,6 +169,8 @@ def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -
                 open_now[entry.data.get("response_id")] = at_s
             elif entry.kind == "sent" and entry.name == "response.done":
                 open_now.pop(entry.data.get("response_id"), None)
+            committed |= entry.kind == "sent" and entry.name == "input_audio_buffer.committed"
+            heard |= committed and entry.kind == "sent" and entry.name in ("response.listen", "response.done")
             decided |= entry.kind == "unit" and entry.data.get("cause") == "commit"
             decided |= (
                 entry.data.get("reason") == "silence_or_noise"
@@ -178,7 +180,7 @@ def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -
             told = (
                 f"settled at {settled_s:.2f} s, while a reply was open since {min(open_now.values()):.2f} s"
             )
-        elif covered and not decided and attempt.times("sent", "input_audio_buffer.committed", start_s):
+        elif committed and not decided and (covered or not heard):
             told = f"settled at {settled_s:.2f} s, before the residual unit was decided"
         if told:
             yield _finding(attempt, "sample.text", ("R36", "R49"), "every reply of the input awaited", told)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.clock import VirtualLoop
 from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import applied
 from conformance.fuzz.case import Block, CasePlayer, Found
@@ -15,6 +17,8 @@ from conformance.fuzz.executors import local
 from conformance.fuzz.playing import play_block
 from conformance.fuzz.shrink import shrink
 from conformance.outcome import Finding, Outcome
+from conformance.trace import Recorder
+from mockserver.app import MockServer
 
 DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
 PLAIN: dict[str, Any] = {
@@ -107,3 +111,13 @@ def test_one_key_for_one_stack_whatever_the_numbers_are() -> None:
     assert key("waited") != key("slept")
     assert key("x", "task a", "  f (a.py:3)") == key("y", "task b", "  f (a.py:9)")
     assert key("x", "task a", "  f (a.py:3)") != key("x", "task a", "  g (a.py:3)")
+
+
+def test_a_case_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    """A campaign plays a hundred thousand of them; what stays of each would be collected again after each."""
+    player = CasePlayer(1, tmp_path)
+    for number in range(3):
+        player.play(PLAIN, number)
+    gc.collect()
+
+    assert [kept for kept in gc.get_objects() if isinstance(kept, MockServer | Recorder | VirtualLoop)] == []
