@@ -13,7 +13,7 @@ from mockserver.journal_ring import JournalRing, line_of
 
 
 class ServeJournal:
-    """Writes each line as it happens; nothing is buffered, so a file is whole at any time.
+    """Writes the lines of one turn of the loop together, so a file is whole whenever somebody else has the processor.
 
     Args:
         file: opened for appending, unbuffered; None: no file.
@@ -22,6 +22,7 @@ class ServeJournal:
     def __init__(self, file: io.FileIO | None) -> None:
         self.ring = JournalRing()
         self._file = file
+        self._unwritten: list[bytes] = []
 
     def entry(self, entry: Entry) -> None:
         """A line of the server's."""
@@ -43,8 +44,18 @@ class ServeJournal:
         self.ring.add(head, line)
         if self._file is None:
             return
+        if not self._unwritten:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._unwritten.append(line)
+
+    def flush(self) -> None:
+        """Write what there is; for the end, when the loop has no further turn."""
+        if self._file is None or not self._unwritten:
+            return
+        lines = b"\n".join(self._unwritten) + b"\n"
+        self._unwritten.clear()
         try:
-            self._file.write(line + b"\n")
+            self._file.write(lines)
         except OSError as error:  # a full disk must not end anybody's session
             self._file = None
             reason = error.strerror or error

@@ -83,6 +83,7 @@ async def _serve(chosen: Served, journal: ServeJournal) -> Exit:
     finally:
         await server.shut_down(LEAVE_WITHIN_S)
         await judge.stop()
+        journal.flush()
     told = f"stopped after {server.accepted} connection(s), {len(judge.ledger.entries)} judge request(s)"
     print(told, flush=True)
     return Exit.PASSED

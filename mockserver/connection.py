@@ -17,8 +17,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 import orjson
-from aiohttp import WebSocketError, WSMessage, WSMsgType
-from aiohttp.streams import EofStream
+from aiohttp import WSMessage, WSMsgType
 
 from mockserver.alarm import Alarm
 from mockserver.carrying import carry_out
@@ -99,9 +98,7 @@ class Connection:
         incoming = self._upgraded.incoming
         try:
             incoming.hand_to(self._on_message)
-            await incoming.over
-        except (EofStream, WebSocketError, ConnectionError) as error:  # anything else is a bug of this server
-            self._on_lost(error)
+            self._on_lost(await incoming.over)
         finally:
             self._over()
 
@@ -148,7 +145,7 @@ class Connection:
             self._answer(CloseReply(code))
         self._answer(CloseTcp())
 
-    def _on_lost(self, error: Exception) -> None:
+    def _on_lost(self, error: BaseException) -> None:
         code = getattr(error, "code", None)
         if isinstance(code, int):  # aiohttp's WebSocketError: the client broke RFC 6455 or a limit
             rule = "frame-too-large" if code == 1009 else "bad-frame"

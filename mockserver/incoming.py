@@ -28,12 +28,14 @@ class Incoming(WebSocketDataQueue):
     """Takes messages from aiohttp's reader, in the place of aiohttp's own queue.
 
     Attributes:
-        over: done when no message follows: with the error that ended reading, EofStream for the end of the connection.
+        over: done when no message follows, with what ended reading: EofStream for the end of the connection, an error
+            of aiohttp's for a client that broke the rules. Only a bug of ours is raised: what is raised holds all that
+            the connection had until the next collection.
     """
 
     def __init__(self, protocol: Any, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(protocol, _LIMIT_BYTES, loop=loop)
-        self.over: asyncio.Future[None] = loop.create_future()
+        self.over: asyncio.Future[BaseException] = loop.create_future()
         self.over.add_done_callback(_seen)  # also where nobody comes to serve the connection
         self._messages = 0
         self._early: list[WSMessage] = []
@@ -63,7 +65,9 @@ class Incoming(WebSocketDataQueue):
         try:
             self._take(data)
         except Exception as error:  # noqa: BLE001 - aiohttp's reader would take it for a broken frame
-            self.set_exception(error)
+            if not self.over.done():
+                self._take = _dropped
+                self.over.set_exception(error)
 
     def feed_eof(self) -> None:
         """The connection is over."""
@@ -73,10 +77,10 @@ class Incoming(WebSocketDataQueue):
         """Reading ended: the client broke RFC 6455 or a limit."""
         if not self.over.done():
             self._take = _dropped
-            self.over.set_exception(exc)
+            self.over.set_result(exc)
 
 
-def _seen(over: asyncio.Future[None]) -> None:
+def _seen(over: asyncio.Future[BaseException]) -> None:
     if not over.cancelled():
         over.exception()
 
@@ -93,6 +97,9 @@ class Upgraded(web.WebSocketResponse):
 
     def __init__(self) -> None:
         super().__init__(max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing: who served the connection has ended it; aiohttp would try to write a close frame, and fail."""
 
     def _post_start(self, request: web.BaseRequest, protocol: str | None, writer: Any) -> None:
         """As in aiohttp, but for the queue."""

@@ -35,7 +35,9 @@ def fed(*chunks: bytes, take: Any = None, late: bool = False, ends: bool = False
             incoming.hand_to(take or taken.append)
         if ends:
             reader.feed_eof()
-        return incoming.over.exception() if incoming.over.done() else None
+        if not incoming.over.done():
+            return None
+        return incoming.over.exception() or incoming.over.result()
 
     return taken, run_virtual(main)
 
