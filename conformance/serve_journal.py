@@ -8,8 +8,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from mockserver.journal import Entry
-from mockserver.journal_ring import JournalRing, line_of
+from mockserver.journal_ring import MAX_LINE_BYTES, JournalRing, line_of
 
 
 class ServeJournal:
@@ -26,22 +28,24 @@ class ServeJournal:
 
     def entry(self, entry: Entry) -> None:
         """A line of the server's."""
-        head = {
-            "t_s": entry.t_s,
-            "connection": entry.connection,
-            "seq": entry.seq,
-            "kind": entry.kind,
-            "name": entry.name,
-        }
-        self._write(head, entry.data)
+        try:
+            line = orjson.dumps(entry, default=str)
+        except TypeError:  # what JSON cannot hold
+            line = line_of(_head(entry), entry.data)
+        if len(line) > MAX_LINE_BYTES:
+            self.ring.add(_head(entry), line)
+        else:
+            self.ring.add({}, line)
+        self._write(line)
 
     def judge(self, event: str, data: Mapping[str, Any]) -> None:
         """A line of the judge's."""
-        self._write({"t_s": asyncio.get_running_loop().time(), "kind": "judge", "name": event}, data)
-
-    def _write(self, head: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        head = {"t_s": asyncio.get_running_loop().time(), "kind": "judge", "name": event}
         line = line_of(head, data)
         self.ring.add(head, line)
+        self._write(line)
+
+    def _write(self, line: bytes) -> None:
         if self._file is None:
             return
         if not self._unwritten:
@@ -62,3 +66,13 @@ class ServeJournal:
             print(
                 f"conformance: --journal: cannot be written any more: {reason}", file=sys.stderr, flush=True
             )
+
+
+def _head(entry: Entry) -> dict[str, Any]:
+    return {
+        "t_s": entry.t_s,
+        "connection": entry.connection,
+        "seq": entry.seq,
+        "kind": entry.kind,
+        "name": entry.name,
+    }
