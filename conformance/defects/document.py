@@ -33,7 +33,7 @@ Written by `python -m conformance.defects.document`; do not edit. Defects of doc
 client one by one, and so are defects of our own where a requirement, or a scenario, would never be seen to fail
 otherwise. A scenario catches a defect when it passes with the reference client and fails with the defect, through a
 finding that the defect named beforehand, in a message that names a requirement which the defect breaks. (A defect that
-breaks a section of evaluation.md without a number is caught by its finding alone.)
+breaks a section of evaluation.md or protocol.md instead is caught by its finding alone.)
 
 {caught} of {all} defects are caught. Of the {listed} historical defects in docs/defects.md {absent}.
 

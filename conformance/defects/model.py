@@ -23,7 +23,7 @@ class Defect:
     first: tuple[str, ...] = ()
     """Scenarios most likely to catch it; tried first."""
     rule: str = ""
-    """The section of evaluation.md that it breaks, when no requirement says so."""
+    """The section of evaluation.md or protocol.md that it breaks, when no requirement says so."""
 
     @property
     def of_the_judge(self) -> bool:

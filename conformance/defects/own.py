@@ -9,6 +9,7 @@ from conformance.defects.input import INPUT_DEFECTS
 from conformance.defects.judging import OWN_JUDGE_DEFECTS
 from conformance.defects.model import Defect
 from conformance.defects.opening import OPENING_DEFECTS
+from conformance.defects.reading import READING_DEFECTS
 from conformance.defects.rewrite import Rewrite
 from conformance.defects.scoring import SCORING_DEFECTS
 
@@ -315,6 +316,7 @@ OWN_DEFECTS: tuple[Defect, ...] = (
     *_RETRYING,
     *_DRAIN,
     *OPENING_DEFECTS,
+    *READING_DEFECTS,
     *OWN_JUDGE_DEFECTS,
     *SCORING_DEFECTS,
     *INPUT_DEFECTS,
