@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from conformance.defects.all import ALL_DEFECTS, OWN_NAMES
+from conformance.defects.changes import Reference
 from conformance.defects.document import (
     DOCUMENT,
     LISTED,
@@ -24,10 +25,11 @@ from conformance.defects.document import (
 from conformance.defects.model import Catch, Defect, DefectResult
 from conformance.defects.red import INVARIANT_FINDINGS, best_catches, red_rows
 from conformance.defects.rewrite import applied
-from conformance.defects.runner import catch_of
+from conformance.defects.runner import catch_of, run_defects, run_reference
 from conformance.defects.unproven import NEVER_RED
 from conformance.options import RunOptions
 from conformance.runner import run_scenario
+from conformance.session import choose
 from scenarios import load_catalogue
 
 TEXT = DOCUMENT.read_text("utf-8")
@@ -104,6 +106,53 @@ def test_a_run_of_some_defects_leaves_the_rows_of_the_others() -> None:
 
 
 # What turns each scenario red -----------------------------------------------------------------------------
+
+
+def _told_red() -> set[str]:
+    return set(re.findall(r"^\| `([a-z]+/[a-z0-9-]+)` \| ", red_of(TEXT), flags=re.M))
+
+
+def test_every_scenario_can_be_turned_red_or_has_a_reason() -> None:
+    assert "**nothing**" not in red_of(TEXT)
+    assert all(NEVER_RED.values())
+    told = _told_red() | set(NEVER_RED)
+    runnable, _ = choose([], [], RunOptions())
+    fresh = [s for s in runnable if s.probe is None and s.id.split("[")[0] not in told]
+    for scenario in fresh:  # newer than the document: tried here, until the matrix is run again
+        assert _some_defect_turns_red(scenario.id), (
+            f"no defect turns {scenario.id} red: add one to conformance/defects, sharpen its expectation, or give the "
+            f"reason in conformance/defects/unproven.py; then run: {REMEDY}"
+        )
+
+
+def _some_defect_turns_red(scenario_id: str) -> bool:
+    scenario = SCENARIOS[scenario_id]
+    reference = run_reference([scenario], RunOptions(), 1, ALL_DEFECTS)
+    assert isinstance(reference, Reference)
+    likely = sorted(
+        ALL_DEFECTS,
+        key=lambda d: d.name not in ("pad-as-speech", "partial-run-completed", "scores-cut-to-whole"),
+    )
+    ran = run_defects(likely, [scenario], reference, RunOptions(), processes=1, stop_at_first=True)
+    return any(result.caught for result in ran)
+
+
+@pytest.mark.slow
+def test_what_is_told_to_turn_a_scenario_red_does() -> None:
+    """One case of every fourth file: the whole is what the matrix is run for."""
+    by_name = {defect.name: defect for defect in ALL_DEFECTS}
+    pattern = r"^\| `([a-z]+/[a-z0-9-]+)` \| `([a-z-]+)` by `([^`]+)`(?: \(invariant\))?(?: in ([^,;|]+))?"
+    found = re.findall(pattern, red_of(TEXT), flags=re.M)[::4]
+
+    assert len(found) > 20
+    for file, name, finding, case in found:
+        scenario_id = (
+            f"{file}[{case.strip()}]" if case else next(i for i in SCENARIOS if i.split("[")[0] == file)
+        )
+        with applied(by_name[name].rewrites):
+            result = run_scenario(SCENARIOS[scenario_id], RunOptions())
+        assert catch_of(by_name[name], result) is not None, f"{scenario_id} with {name}; run: {REMEDY}"
+        assert finding in {f.id for f in result.findings}
 
 
 def _caught(name: str, *catches: Catch) -> DefectResult:
