@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client import cli_judge, cli_run
+from client.cli_entry import enter
 from client.cli_options import (
     BAD_INPUT,
     FAILED,
@@ -191,7 +192,7 @@ def main() -> None:
     """Entry point of `duplex-eval`."""
     hear_logs()
     try:
-        app()
+        enter(app, "duplex-eval")
     except UnsupportedLibrary as error:
         complain(f"error: {error}")
         sys.exit(BAD_INPUT)

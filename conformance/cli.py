@@ -13,10 +13,11 @@ def main() -> None:
 
         print(f"duplex-conformance {__version__}")
         return
+    from client.cli_entry import enter
     from conformance.commands import app
 
     try:
-        app()
+        enter(app, "conformance")
     except ImportError as error:
         from client.library import UnsupportedLibrary
 

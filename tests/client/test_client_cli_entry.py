@@ -1,0 +1,80 @@
+"""Wrong usage is one line with what was found and what is allowed, and exit code 2."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import pytest
+import typer
+
+from client.cli_entry import enter
+
+
+class Pace(enum.StrEnum):
+    REALTIME = "realtime"
+    FAST = "as-fast-as-possible"
+
+
+def _app(ended_by: BaseException | None = None) -> typer.Typer:
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+
+    @app.command()
+    def run(
+        jobs: Annotated[int, typer.Option(min=0, max=64)] = 0,
+        pace: Annotated[Pace, typer.Option()] = Pace.REALTIME,
+        dataset: Annotated[str, typer.Option()] = "mini",
+    ) -> None:
+        if ended_by is not None:
+            raise ended_by
+
+    @app.command()
+    def other(name: str) -> None:
+        """A second command, so that the first has a name."""
+
+    return app
+
+
+def _enter(
+    monkeypatch: pytest.MonkeyPatch, line: str, ended_by: BaseException | None = None
+) -> int | str | None:
+    monkeypatch.setattr("sys.argv", ["program", *line.split()])
+    with pytest.raises(SystemExit) as ended:
+        enter(_app(ended_by), "program")
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("run --jobs 99", "program: --jobs: found '99'; allowed: less than or equal to 64"),
+        ("run --jobs many", "program: --jobs: found 'many'; allowed: a valid integer"),
+        (
+            "run --pace slow",
+            "program: --pace: found 'slow'; allowed: one of 'realtime', 'as-fast-as-possible'",
+        ),
+        ("other", "program: Missing argument 'name'."),
+        ("nosuch", "program: No such command 'nosuch'."),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(
+    line: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _enter(monkeypatch, line) == 2
+    assert capsys.readouterr().err == told + "\n"
+
+
+def test_a_found_value_is_shown_in_part_when_it_is_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _enter(monkeypatch, "run --jobs " + "9x" * 1000) == 2
+    assert len(capsys.readouterr().err) < 200
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "code"), [(None, 0), (typer.Exit(4), 4), (typer.Abort(), 130), (KeyboardInterrupt(), 130)]
+)
+def test_the_command_decides_its_exit_code(
+    ended_by: BaseException | None, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _enter(monkeypatch, "run", ended_by) == code
