@@ -71,7 +71,8 @@ def _lines(result: DefectResult) -> list[str]:
     if not result.caught:
         return [f"{name:<36} NOT CAUGHT  {result.missed_reason}"]
     first, *more = result.catches
-    lines = [f"{name:<36} caught by {first.scenario}: {first.finding} ({', '.join(first.requirements)})"]
+    broken = ", ".join(first.requirements) or next(d.rule for d in ALL_DEFECTS if d.name == result.name)
+    lines = [f"{name:<36} caught by {first.scenario}: {first.finding} ({broken})"]
     if more:
         lines.append(f"{'':<36} and {len(more)} more: {', '.join(c.scenario for c in more)}")
     return lines
