@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.defects.ablation import Removal, is_lost, measure, pairs_of, share
+from conformance.defects.ablation_report import DOCUMENT, line_of, pair_lines, render
 from conformance.defects.mitigations import MITIGATIONS, PAIRS, Mitigation
 from conformance.defects.rewrite import applied
 from conformance.options import RunOptions
@@ -93,3 +94,21 @@ def test_a_sample_is_lost_when_it_should_have_been_published(finding: Finding, l
     result = ScenarioResult("a/b", "t", (), Outcome.FAIL, (finding,))
 
     assert is_lost(result) is lost
+
+
+def test_the_document_has_a_row_for_each_mitigation_and_a_table_for_each_pair(
+    removals: dict[tuple[str, ...], Removal],
+) -> None:
+    text = DOCUMENT.read_text("utf-8")
+    ours = list(removals.values())
+    fresh = render(ours, pairs_of(ours))
+
+    for mitigation in MITIGATIONS:
+        assert f"| {mitigation.name} | {mitigation.about} |" in text, (
+            "run: python -m conformance.defects.ablation_report"
+        )
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        line for line in fresh.splitlines() if line.startswith("#")
+    ]
+    assert line_of(removals["padding",]).startswith("without padding")
+    assert any("either one saves it" in line for line in pair_lines(pairs_of(ours)[0]))
