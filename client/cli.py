@@ -20,6 +20,7 @@ from client.cli_options import (
     FAILED,
     OK,
     SERVER_AWAY,
+    CaFileOption,
     Clock,
     ConcurrencyOption,
     DatasetOption,
@@ -107,6 +108,7 @@ def generate(
     print_stage: Annotated[bool, typer.Option(help="Tell each phase of each session.")] = False,
     request_timeout_s: TimeoutOption = 900.0,
     api_key_env: KeyOption = None,
+    ca_file: CaFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Send each sample to the server and keep its answer in the response root."""
@@ -124,6 +126,7 @@ def generate(
             pace=pace,
             fps=fps,
             api_key_env=api_key_env,
+            ca_file=ca_file,
             mix=mix,
             clock=clock,
         )

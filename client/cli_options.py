@@ -16,6 +16,8 @@ from client.cli_numbers import BAD_INPUT as BAD_INPUT  # its place among the exi
 from client.cli_numbers import number_option, whole_option
 
 if TYPE_CHECKING:
+    import ssl
+
     from client.dataset import Dataset
     from client.deadlines import Deadlines
     from client.judge.settings import JudgeSettings
@@ -113,6 +115,15 @@ KeyOption = Annotated[
     str | None,
     typer.Option("--api-key-env", help="Environment variable that holds the API key.", show_default=False),
 ]
+CaFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca-file",
+        metavar="PEM",
+        help="Of a wss server: trust these certificates instead of the system's.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JudgeUrlOption = Annotated[
     str, typer.Option("--judge-base-url", help="Judge, as http://HOST:PORT (or with /v1, or the full path).")
@@ -207,6 +218,7 @@ def session_settings(
     pace: Pace,
     fps: float,
     api_key_env: str | None,
+    ca_file: Path | None = None,
     mix: Mix = Mix.QUESTION,
     clock: Clock = Clock.MEDIA,
 ) -> SessionSettings:
@@ -224,6 +236,7 @@ def session_settings(
         mix=mix.value,
         clock=clock.value,
         headers=_headers(api_key_env),
+        tls=_trust(ca_file, url),
     )
 
 
@@ -341,6 +354,21 @@ def _fps(fps: float) -> float:
 def _headers(api_key_env: str | None) -> dict[str, str]:
     """The key goes into the upgrade request and nowhere else."""
     return {} if api_key_env is None else {"Authorization": f"Bearer {_key(api_key_env, '--api-key-env')}"}
+
+
+def _trust(ca_file: Path | None, url: str) -> ssl.SSLContext | None:
+    """The certificates of a file; without one the system's are used."""
+    import ssl
+
+    if ca_file is None:
+        return None
+    if not url.startswith(("wss:", "https:")):
+        refuse(f"--ca-file: {url} has no TLS; allowed: with wss:// or https://")
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:  # an SSLError is one too
+        why = error.strerror if error.filename or not getattr(error, "reason", "") else error.reason  # type: ignore[attr-defined]
+        refuse(f"--ca-file {ca_file}: {why}; allowed: certificates in PEM")
 
 
 def _key(variable: str, option: str) -> str:

@@ -15,6 +15,7 @@ from client.cli_options import (
     FAILED,
     OK,
     SERVER_AWAY,
+    CaFileOption,
     ConcurrencyOption,
     DatasetOption,
     ExcludeOption,
@@ -109,6 +110,7 @@ def run(
     num_warmups: Annotated[int, whole_option("--num-warmups", "Sessions before the timed window.", 0)] = 0,
     request_timeout_s: TimeoutOption = 900.0,
     api_key_env: KeyOption = None,
+    ca_file: CaFileOption = None,
     resume: Annotated[
         str | None,
         typer.Option(help="Go on with an earlier run: its folder's name, or last.", show_default=False),
@@ -155,6 +157,7 @@ def run(
             pace=pace,
             fps=fps,
             api_key_env=api_key_env,
+            ca_file=ca_file,
         )
         chosen = load_samples(
             dataset,

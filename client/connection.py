@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from client.library import SUPPORTED, UnsupportedLibrary, check
 
@@ -81,10 +82,18 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, url: str, *, deadlines: Deadlines, headers: Mapping[str, str] | None = None, name: str = ""
+        cls,
+        url: str,
+        *,
+        deadlines: Deadlines,
+        headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        name: str = "",
     ) -> Connection:
         """Connect and upgrade within `deadlines.connect_s`.
 
+        Args:
+            tls: of a wss URL; None: the system's trust store.
         Raises:
             DeadlineExceeded: named `connect`.
             OSError, websockets' InvalidHandshake: refused (docs/evaluation.md 14, row 14).
@@ -92,7 +101,7 @@ class Connection:
         connection = cls(name, deadlines)
         try:
             await bounded(
-                "connect", connection._dial(url, headers), deadlines.connect_s, grace_s=deadlines.grace_s
+                "connect", connection._dial(url, headers, tls), deadlines.connect_s, grace_s=deadlines.grace_s
             )
         except DeadlineExceeded:
             if connection._socket is not None:
@@ -100,9 +109,11 @@ class Connection:
             raise
         return connection
 
-    async def _dial(self, url: str, headers: Mapping[str, str] | None) -> None:
+    async def _dial(self, url: str, headers: Mapping[str, str] | None, tls: ssl.SSLContext | None) -> None:
+        trust: dict[str, Any] = {} if tls is None else {"ssl": tls}
         socket = await connect(
             url,
+            **trust,
             additional_headers=dict(headers or {}),
             compression=None,
             proxy=None,

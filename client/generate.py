@@ -86,6 +86,7 @@ class Attempt:
                 wire.realtime_url(settings.url, settings.model),
                 deadlines=deadlines,
                 headers=settings.headers,
+                tls=settings.tls,
                 name=self.name,
             )
         except DeadlineExceeded as late:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ class SessionSettings:
     instructions: str = "Streaming Omni Conversation."
     headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with the upgrade; their values never reach a log or an artifact."""
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    """Whom to trust behind wss or https; None: the system's trust store."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     mix: str = "question"
     clock: str = "media"
