@@ -13,7 +13,7 @@ from conformance.invariants_attempts import ATTEMPT_INVARIANTS
 from conformance.invariants_base import Invariant, invariant
 from conformance.invariants_left import LEFT_INVARIANTS, WARNINGS
 from conformance.invariants_resume import RESUME_INVARIANTS
-from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS, UNIT_MS
+from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS
 from conformance.observation import Observation, PendingTask
 from conformance.outcome import Finding, Unobserved
 from conformance.overdue import longest_wait
@@ -204,7 +204,6 @@ def append_before_commit(observation: Observation) -> Iterator[Finding]:
     received: dict[int, int] = {}
     committed: set[int] = set()
     names = {c.number: c.sample for c in observation.connections}
-    period_bytes = UNIT_MS * PCM_BYTES_PER_MS
     for entry in observation.entries_in_time:
         if entry.kind != "received" or entry.connection in committed:
             continue
@@ -218,6 +217,7 @@ def append_before_commit(observation: Observation) -> Iterator[Finding]:
             if sample is None or sample not in lengths:
                 continue
             clip_bytes = lengths[sample]
+            period_bytes = observation.period_ms(entry.connection) * PCM_BYTES_PER_MS
             wanted = clip_bytes - 2 if clip_bytes % period_bytes == 0 else clip_bytes
             got = received.get(entry.connection, 0)
             if got != wanted:

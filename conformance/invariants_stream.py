@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PCM_BYTES_PER_MS = 32
 UNIT_MS = 1000
+"""Of a unit of the clip; less where the server declares a shorter chunk period."""
 ALWAYS_IN_METADATA = (
     "id",
     "split",
@@ -65,8 +66,9 @@ def clip_altered(observation: Observation) -> Iterator[Finding]:
             continue
         at = 0
         told = ""
+        riding = _riding(sample, len(appends), min(UNIT_MS, observation.period_ms(number)))
         for k, append in enumerate(appends):
-            told = told or _unit_differs(sample, k, at, append, pictures=not observation.outside)
+            told = told or _unit_differs(sample, k, at, append, None if observation.outside else riding[k])
             at += int(append.data.get("audio_bytes", 0))
         if not told and observation.outside:
             told = _pictures_differ(sample, appends)
@@ -76,10 +78,28 @@ def clip_altered(observation: Observation) -> Iterator[Finding]:
             )
 
 
-def _unit_differs(sample: Prepared, k: int, at_bytes: int, append: Entry, *, pictures: bool) -> str:
+def _riding(sample: Prepared, units: int, unit_ms: int) -> list[list[int]]:
+    """Which picture rides which unit, at most one: the next one, once its time is within the unit (evaluation.md 2)."""
+    riding: list[list[int]] = []
+    upcoming = 0
+    for unit in range(units):
+        due = upcoming < len(sample.frames) and round(sample.frames[upcoming].t_s * 1e6) <= (
+            (unit + 1) * unit_ms * 1000
+        )
+        riding.append([upcoming] if due else [])
+        upcoming += due
+    return riding
+
+
+def _unit_differs(
+    sample: Prepared, k: int, at_bytes: int, append: Entry, pictures: Sequence[int] | None
+) -> str:
     """What is wrong with the k-th append of a clip, which begins at so many bytes, in words.
 
     The last unit's length is another invariant's.
+
+    Args:
+        pictures: which ride it; None: they are not compared.
     """
     size = int(append.data.get("audio_bytes", 0))
     if append.data.get("audio_sha") != sha(sample.pcm[at_bytes : at_bytes + size]):
@@ -92,9 +112,9 @@ def _unit_differs(sample: Prepared, k: int, at_bytes: int, append: Entry, *, pic
         said = f"duration_ms {append.data.get('duration_ms')}, audio_end_ms {append.data.get('audio_end_ms')}"
         return f"append {k + 1} says {said}, and ends at {end_ms} ms"
     frames = [frame.get("sha") for frame in append.data.get("frames") or ()]
-    wanted = [sha(sample.frames[k].jpeg)] if k < len(sample.frames) else []
-    if pictures and frames != wanted:
-        return f"append {k + 1} carries {len(frames)} picture(s), not picture {k + 1} of {len(sample.frames)}"
+    if pictures is not None and frames != [sha(sample.frames[index].jpeg) for index in pictures]:
+        wanted = f"picture {pictures[0] + 1} of {len(sample.frames)}" if pictures else "none"
+        return f"append {k + 1} carries {len(frames)} picture(s), not {wanted}"
     return ""
 
 
@@ -111,9 +131,10 @@ def _pictures_differ(sample: Prepared, appends: list[Entry]) -> str:
 
 def padded_unit(observation: Observation) -> Iterator[Finding]:
     """A padded unit is silence of one period, no speech, no picture, its media clock one period on (R39)."""
-    silence = sha(bytes(UNIT_MS * PCM_BYTES_PER_MS))
     for number, appends in _appends(observation, committed=True).items():
         before: object = None
+        period_ms = observation.period_ms(number)
+        silence = sha(bytes(period_ms * PCM_BYTES_PER_MS))
         for append in appends:
             data = append.data
             end_ms = data.get("audio_end_ms")
@@ -121,36 +142,45 @@ def padded_unit(observation: Observation) -> Iterator[Finding]:
                 data.get("audio_sha") == silence
                 and data.get("is_speech") is False
                 and not data.get("frames")
-                and data.get("duration_ms") == UNIT_MS
-                and (not isinstance(before, int) or end_ms == before + UNIT_MS)
+                and data.get("duration_ms") == period_ms
+                and (not isinstance(before, int) or end_ms == before + period_ms)
             )
             if not right:
                 told = f"at {append.t_s:.3f} s: {dict(data)}"
-                wanted = f"{UNIT_MS} ms of zeros, is_speech false, no picture, audio_end_ms {UNIT_MS} more"
+                wanted = (
+                    f"{period_ms} ms of zeros, is_speech false, no picture, audio_end_ms {period_ms} more"
+                )
                 yield Finding("padded-unit", ("R39",), wanted, told[:400], _name(observation, number))
                 break
             before = end_ms
 
 
 def ack_position(observation: Observation) -> Iterator[Finding]:
-    """A playback ack says how much audio had come: a position the reply had really reached by then."""
+    """A playback ack says how much audio had come: a position the reply had really reached by then.
+
+    Reached is what the bytes of its audio amount to at the session's rate, and what the server says of them.
+    """
     # What a fault changes on its way is not what the client got.
     altered = {
         r.connection for r in observation.faults if FAULTS[r.name].layer in (Layer.SESSION, Layer.RESPONSE)
     }
-    reached: dict[tuple[int, object], list[int]] = {}
+    reached: dict[tuple[int, object], _Heard] = {}
+    rates_hz: dict[int, int] = {}
     for entry in observation.entries_in_time:
         key = (entry.connection, entry.data.get("response_id"))
         if entry.connection in altered:
             continue
         if entry.kind == "sent" and entry.name.endswith("audio.delta"):
-            duration_ms = entry.data.get("audio_duration_ms")
-            if isinstance(duration_ms, int):
-                reached.setdefault(key, [0]).append(duration_ms)
+            rate_hz = entry.data.get("sample_rate_hz")
+            if isinstance(rate_hz, int) and rate_hz > 0:
+                rates_hz[entry.connection] = rate_hz  # holds for the whole session (protocol.md 14)
+            rate_hz = rates_hz.get(entry.connection, DEFAULT_RATE_HZ)
+            reached.setdefault(key, _Heard()).take(entry, rate_hz)
         elif entry.kind == "received" and entry.name == "playback.ack":
             played_ms = entry.data.get("played_ms")
-            if played_ms not in reached.get(key, [0]):
-                told = f"played_ms {played_ms} at {entry.t_s:.3f} s; reached: {reached.get(key, [0])[-3:]} ms"
+            positions = reached.get(key, _Heard()).positions_ms
+            if played_ms not in positions:
+                told = f"played_ms {played_ms} at {entry.t_s:.3f} s; reached: {positions[-3:]} ms"
                 yield Finding(
                     "ack-position",
                     ("R1",),
@@ -161,7 +191,26 @@ def ack_position(observation: Observation) -> Iterator[Finding]:
                 return
 
 
-PERIOD_S = 1.0
+DEFAULT_RATE_HZ = 24_000
+"""Of reply audio, until the server says another (protocol.md 7.4)."""
+
+
+@dataclass
+class _Heard:
+    """The audio of one reply, as it was sent."""
+
+    audio_bytes: int = 0
+    positions_ms: list[int] = field(default_factory=lambda: [0])
+
+    def take(self, delta: Entry, rate_hz: int) -> None:
+        """One more delta; a position may be told either way."""
+        size = delta.data.get("audio_bytes")
+        self.audio_bytes += size if isinstance(size, int) else 0
+        said_ms = delta.data.get("audio_duration_ms")
+        counted_ms = self.audio_bytes * 1000 // (rate_hz * 2)
+        self.positions_ms += [said_ms, counted_ms] if isinstance(said_ms, int) else [counted_ms]
+
+
 BEAT_TOLERANCE = 0.25
 """Part of the period by which a padded unit may come early or late and still be on the beat."""
 
@@ -197,14 +246,14 @@ def padding_off_beat(observation: Observation) -> Iterator[Finding]:
             previous[number] = entry.t_s
             if before is None:
                 continue
-            gap_s = entry.t_s - before
-            early = gap_s < PERIOD_S * (1 - BEAT_TOLERANCE)
-            late = gap_s > PERIOD_S * (1 + BEAT_TOLERANCE) and open_since.get(number, entry.t_s) <= before
+            gap_s, period_s = entry.t_s - before, observation.period_ms(number) / 1000
+            early = gap_s < period_s * (1 - BEAT_TOLERANCE)
+            late = gap_s > period_s * (1 + BEAT_TOLERANCE) and open_since.get(number, entry.t_s) <= before
             if early or late:
                 yield Finding(
                     "padding-off-beat",
                     ("R39",),
-                    f"one padded unit every {PERIOD_S:g} s",
+                    f"one padded unit every {period_s:g} s",
                     f"{gap_s:.3f} s between two",
                     _name(observation, number),
                 )
@@ -227,7 +276,7 @@ def padding_after_settle(observation: Observation) -> Iterator[Finding]:
         padded = drain.committed and (entry.kind, entry.name) == ("received", "input_audio_buffer.append")
         if padded and drain.since_s is not None and entry.connection not in altered:
             late_s = entry.t_s - drain.since_s
-            if late_s > BEAT_TOLERANCE * PERIOD_S:
+            if late_s > BEAT_TOLERANCE * observation.period_ms(entry.connection) / 1000:
                 told = f"padded {late_s:.3f} s later, at {entry.t_s:.3f} s"
                 wanted = "no padding after the residual is decided and every reply done"
                 yield Finding(

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from mockserver.journal import Entry
 
 
+DEFAULT_PERIOD_MS = 1000
+
+
 @dataclass(frozen=True)
 class PendingTask:
     """A task that should have ended."""
@@ -128,6 +131,8 @@ class Observation:
     """What could be seen; what happened in this scenario may take more away, with its reason."""
     conversation: Conversation | None = None
     """What a live server did, against what is scripted; None: the server is ours."""
+    periods_ms: Mapping[int, int] = field(default_factory=dict)
+    """Chunk periods that a live server declared, by connection."""
     left_open: list[Finding] = field(default_factory=list)
     """Sessions whose end a live server never confirmed."""
     away: list[str] = field(default_factory=list)
@@ -139,6 +144,10 @@ class Observation:
 
     unsent_s: list[float] = field(default_factory=list)
     """When the server gave up what it would have done less than a millisecond later (virtual clock; from the start)."""
+
+    def period_ms(self, connection: int) -> int:
+        """The chunk period of a session: as declared, else the one of every dialect (protocol.md 4.4)."""
+        return self.periods_ms.get(connection, DEFAULT_PERIOD_MS)
 
     def near_miss(self, timer: asyncio.TimerHandle) -> None:
         """Called by the virtual loop; a timer of the client counts, one of server or harness does not."""

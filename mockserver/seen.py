@@ -27,7 +27,8 @@ class SeenResponse:
     text: str = ""
     """What its transcript said so far."""
     audio_ms: int = 0
-    """Cumulative, as the server says."""
+    """Cumulative, as the server says; where it does not, what its bytes amount to."""
+    audio_bytes: int = 0
     audio_at: list[tuple[float, int]] = field(default_factory=list)
     """Time of each delta, and the audio so far."""
 
@@ -67,6 +68,8 @@ class Seen:
     ended_s: float | None = None
     ended_how: str | None = None
     """fin or rst."""
+    rate_hz: int = 24_000
+    """Of its audio, as last said (protocol.md 14)."""
     responses: dict[str, SeenResponse] = field(default_factory=dict)
     listens: list[float] = field(default_factory=list)
     errors: list[tuple[float, str, str]] = field(default_factory=list)
@@ -131,10 +134,21 @@ def _audio_delta(seen: Seen, event: Event, now_s: float) -> None:
         response.first_audio_s = now_s
     metadata = event.get("metadata")
     played = metadata.get("audio_duration_ms") if isinstance(metadata, dict) else None
-    if isinstance(played, int):
-        response.audio_ms = max(response.audio_ms, played)
+    rate_hz = event.get("sample_rate_hz")
+    if isinstance(rate_hz, int) and rate_hz > 0:
+        seen.rate_hz = rate_hz
+    response.audio_bytes += _decoded_bytes(event)
+    if not isinstance(played, int):
+        played = response.audio_bytes * 1000 // (seen.rate_hz * 2)
+    response.audio_ms = max(response.audio_ms, played)
     if len(response.audio_at) < MAX_DELTAS:
         response.audio_at.append((now_s, response.audio_ms))
+
+
+def _decoded_bytes(event: Event) -> int:
+    """Bytes of the audio of a delta, read off its length: nothing is decoded on the way."""
+    encoded = next((event[n] for n in ("delta", "audio") if isinstance(event.get(n), str)), "")
+    return len(encoded) * 3 // 4 - encoded[-2:].count("=")
 
 
 def _text_delta(seen: Seen, event: Event, now_s: float) -> None:

@@ -74,11 +74,30 @@ def told(event: Event) -> Mapping[str, Any]:
 
 def told_relayed(event: Event) -> Mapping[str, Any]:
     """The same of an event that another server sent: it may lack what ours have, and hold what ours never do."""
+    line: dict[str, Any] | None = None
     if event["type"] in _MORE:
         try:
-            return told(event)
+            line = dict(told(event))
         except (KeyError, TypeError, AttributeError):
             pass  # told as it is, below
+    line = line if line is not None else _as_it_is(event)
+    if LOGICAL_NAMES.get(event["type"]) == "audio.delta":
+        _relayed_audio(event, line)
+    return line
+
+
+def _relayed_audio(event: Event, line: dict[str, Any]) -> None:
+    """Of reply audio how much and at what rate: another server need not say how long it is (protocol.md 7.4)."""
+    name = next((n for n in ("delta", "audio") if isinstance(event.get(n), str)), None)
+    if name is not None:
+        line.pop(name, None)
+        line["audio_bytes"], line["audio_sha"] = _audio(event[name])
+    rate_hz = event.get("sample_rate_hz")
+    if isinstance(rate_hz, int):
+        line["sample_rate_hz"] = rate_hz
+
+
+def _as_it_is(event: Event) -> dict[str, Any]:
     return {
         key: value
         if kind in _PLAIN or (kind is str and len(value) <= MAX_TOLD_CHARS)

@@ -59,7 +59,7 @@ ALTERS_TEXT = frozenset(
 )
 """Faults after which the answer is not what the server said."""
 UNIT_BYTES = 32_000
-"""Of an append of the clip (evaluation.md 2)."""
+"""Of an append of the clip (evaluation.md 2); less where the server declares a shorter chunk period."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Session:
     text: str
     """Everything the server said, in its order."""
     after_commit_s: float
-    """From the commit to the end of the last reply."""
+    """From the commit to when nothing was awaited of the server any more (evaluation.md 7)."""
 
 
 @dataclass
@@ -188,13 +188,19 @@ def conversation_of(scenario: Scenario, proxy: ProxyServer) -> Conversation:
                 shape=_seen_shape(seen, seen.commit_s),
                 all_done=all(r.done_s is not None for r in seen.responses.values()),
                 text=" ".join(r.text for r in seen.responses.values()),
-                after_commit_s=max(
-                    (r.done_s - seen.commit_s for r in seen.responses.values() if r.done_s is not None),
-                    default=0.0,
-                ),
+                after_commit_s=_settled_s(seen, seen.commit_s) - seen.commit_s,
             )
         )
     return found
+
+
+def _settled_s(seen: Seen, commit_s: float) -> float:
+    """When the residual was decided and every reply done; a slow server has earlier units to decide before it."""
+    committed_s = seen.committed_s if seen.committed_s is not None else commit_s
+    replies = [(r.created_s, r.done_s) for r in seen.responses.values() if r.done_s is not None]
+    decided = [at_s for at_s in seen.listens if at_s >= committed_s]
+    decided += [done_s for created_s, done_s in replies if created_s > committed_s]
+    return max([commit_s, *sorted(decided)[:1], *(done_s for _, done_s in replies)])
 
 
 def _so_far(scenario: Scenario, seen: Seen) -> list[str]:
@@ -268,7 +274,8 @@ def _holds_all_the_same(statement: Finding, observation: Observation, conversati
     if statement.id == "wire.appends":
         counts = wire_counts(observation)
         appends, padded = counts["appends"] or 0, counts["padded_appends"] or 0
-        units = sum(-(-len(p.pcm) // UNIT_BYTES) for p in observation.prepared)
+        unit_bytes = min((UNIT_BYTES, *(32 * period for period in observation.periods_ms.values())))
+        units = sum(-(-len(p.pcm) // unit_bytes) for p in observation.prepared)
         return len(observation.connections) == len(observation.prepared) and appends - padded == units
     if statement.id == "finishes_within_s":
         allowed_s = observation.scenario.expect.finishes_within_s or 0.0

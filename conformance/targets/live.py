@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from conformance.options import RunOptions
 
 
+MAX_PERIOD_MS = 60_000
+"""Nobody goes by a longer one: a padded unit of it would fill a frame."""
+
+
 @dataclass(frozen=True)
 class LiveTarget:
     """What a live run speaks to, and what it may do there."""
@@ -146,6 +150,7 @@ def account(observation: Observation, server: MockServer | ProxyServer, options:
         conversation.profiles = _profiles(scenario, target.measured)
     conversation.uses = _uses(observation, proxy)
     observation.conversation = conversation
+    observation.periods_ms = _periods(proxy)
     observation.away += [masked(reason, target.server.headers) for reason in proxy.unreachable]
     observation.left_open += [
         Finding(
@@ -156,6 +161,16 @@ def account(observation: Observation, server: MockServer | ProxyServer, options:
         )
         for session_id in proxy.unconfirmed
     ]
+
+
+def _periods(proxy: ProxyServer) -> dict[int, int]:
+    """Chunk periods by connection, where the server declares one that a client can go by (protocol.md 4.4)."""
+    declared = {n: (seen.capabilities or {}).get("chunk_period_ms") for n, seen in proxy.seen.items()}
+    return {
+        number: period
+        for number, period in declared.items()
+        if isinstance(period, int) and not isinstance(period, bool) and 0 < period <= MAX_PERIOD_MS
+    }
 
 
 def _profiles(scenario: Scenario, measured: Measured) -> tuple[str, str]:

@@ -400,3 +400,42 @@ def test_a_session_that_ended_before_its_commit_is_compared_as_far_as_it_came(
     assert (scripted.outcome, scripted.reason) == (Outcome.PASS, "")
     assert other.outcome in (Outcome.PASS, Outcome.NOT_OBSERVABLE)
     assert other.findings == ()
+
+
+def test_padding_is_held_to_the_period_that_the_server_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mockserver import capabilities
+
+    monkeypatch.setattr(capabilities, "CHUNK_PERIOD_MS", 500)
+
+    result = played(monkeypatch, "close/late-closed[july]", replies=SPEAKING)
+
+    assert result.findings == ()
+    assert result.outcome is Outcome.PASS
+
+
+def no_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers do not say how long their audio is."""
+    from mockserver.responses import OpenResponse
+
+    whole = OpenResponse._audio_delta
+
+    def without(self: Any, *args: Any, **named: Any) -> Any:
+        event = whole(self, *args, **named)
+        return {**event, "metadata": {**event["metadata"], "audio_duration_ms": None}}
+
+    monkeypatch.setattr(OpenResponse, "_audio_delta", without)
+
+
+def test_positions_are_counted_in_bytes_where_a_server_does_not_say_how_long_its_audio_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from client import wire
+
+    no_duration(monkeypatch)
+    right = played(monkeypatch, "stream/clean-residual[july]")
+    ack = wire.playback_ack
+    monkeypatch.setattr(wire, "playback_ack", lambda response_id, played_ms: ack(response_id, played_ms + 7))
+    wrong = played(monkeypatch, "stream/clean-residual[july]")
+
+    assert (right.outcome, right.findings) == (Outcome.PASS, ())
+    assert "ack-position" in [f.id for f in wrong.findings]
