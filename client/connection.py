@@ -109,7 +109,9 @@ class Connection:
             raise
         return connection
 
-    async def _dial(self, url: str, headers: Mapping[str, str] | None, tls: ssl.SSLContext | None) -> None:
+    async def _dial(
+        self, url: str, headers: Mapping[str, str] | None, tls: ssl.SSLContext | None = None
+    ) -> None:
         trust: dict[str, Any] = {} if tls is None else {"ssl": tls}
         socket = await connect(
             url,
