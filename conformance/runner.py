@@ -258,7 +258,7 @@ class _Stage:
                 self._stop_after_livelock()
             except KeyboardInterrupt:
                 self._end_sessions()
-                raise
+                raise live.interrupted(self.observation, self.server) from None
             finally:
                 for seam in reversed(self.seams):  # each restores what it found
                     seam.release()

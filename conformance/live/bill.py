@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from scenarios.model import Scenario
 
-For = Literal["success", "failure", "retry"]
+For = Literal["success", "failure", "retry", "interrupted"]
+PURPOSES: tuple[For, ...] = get_args(For)
 TAIL_S = 6.0
 """What a session takes beside its clip where nothing is known: reply, quiet, close."""
 
@@ -73,7 +74,7 @@ def bill(uses: Sequence[tuple[str, DeviceUse]], purse: Purse) -> dict[str, Any]:
         uses: (scenario, session) of everything that ran.
     """
     by_scenario: dict[str, float] = defaultdict(float)
-    by_purpose: dict[str, float] = dict.fromkeys(("success", "failure", "retry"), 0.0)
+    by_purpose: dict[str, float] = dict.fromkeys(PURPOSES, 0.0)
     for scenario, use in uses:
         by_scenario[scenario] += use.device_s
         by_purpose[use.spent_on] += use.device_s
@@ -98,7 +99,8 @@ def bill_lines(account: dict[str, Any]) -> list[str]:
     spent = account["spent_on"]
     lines = [
         f"device time: {account['device_minutes']:g} min in {account['sessions']} session(s): "
-        f"{spent['success']:g} on success, {spent['failure']:g} on failures, {spent['retry']:g} on retries",
+        f"{spent['success']:g} on success, {spent['failure']:g} on failures, {spent['retry']:g} on retries"
+        + (f", {spent['interrupted']:g} on what was interrupted" if spent["interrupted"] else ""),
         f"the same again, without retries: {account['next_time_minutes']:g} min",
     ]
     dearest = list(account["by_scenario"].items())[:5]

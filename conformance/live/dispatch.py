@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import signal
+import time
 from collections.abc import Callable, Generator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -25,6 +27,7 @@ def dispatch(
     lost: Callable[[Job, str], Result],
     *,
     at_once: int,
+    late: Callable[[Job, Result], None] = lambda job, result: None,
 ) -> Generator[tuple[Job, Result], None, None]:
     """Results as they come.
 
@@ -34,6 +37,7 @@ def dispatch(
         work: runs in a process of its own; what it returns must pickle.
         lost: what stands for the result of a process that died, with the reason.
         at_once: room in all, such as sessions that may be open.
+        late: told of results that come once everybody was told to stop.
     Leaving early, by Ctrl-C too, tells every process to stop and waits until its sessions are closed.
     """
     freeze_once()
@@ -65,15 +69,19 @@ def dispatch(
                 process.join(GENTLE_S)
                 yield job, result
     finally:
-        _end(running)
+        _end(running, late)
 
 
-def _end(running: dict[Connection, tuple[BaseProcess, Any]]) -> None:
-    """Everybody at once is told to stop, then waited for."""
+def _end(running: dict[Connection, tuple[BaseProcess, Any]], late: Callable[[Any, Any], None]) -> None:
+    """Everybody at once is told to stop, then heard and waited for."""
     for process, _ in running.values():
         process.terminate()
-    for pipe, (process, _) in running.items():
-        process.join(GENTLE_S)
+    until_s = time.monotonic() + GENTLE_S
+    for pipe, (process, job) in running.items():
+        with contextlib.suppress(EOFError):  # it had nothing to tell
+            if pipe.poll(max(0.0, until_s - time.monotonic())):
+                late(job, pipe.recv())
+        process.join(max(0.0, until_s - time.monotonic()))
         if process.is_alive():
             process.kill()
             process.join()
@@ -88,7 +96,7 @@ def _play(pipe: Connection, work: Callable[[Any], Any], job: Any) -> None:
     try:
         pipe.send(work(job))
     except KeyboardInterrupt:
-        pass  # told to stop; its sessions are closed by now
+        pass  # told to stop before there was anything to tell; its sessions are closed by now
     finally:
         pipe.close()
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -26,7 +26,7 @@ from conformance.report import json_report, junit
 from conformance.report.publish import publish
 from conformance.requirements import requirement_texts
 from conformance.session import check_outputs, choose, environment
-from conformance.targets.live import LiveTarget, abilities, beyond_reach, fitted
+from conformance.targets.live import CutShort, LiveTarget, abilities, beyond_reach, fitted
 from scenarios.model import Scenario
 
 
@@ -146,11 +146,10 @@ class _Run:
         work = partial(_play, options=self.options, max_sessions=self.plan.max_sessions)
         at_once = self.plan.max_sessions
         before = signal.signal(signal.SIGTERM, _interrupt)
-        stream = dispatch(self._next, work, _lost, at_once=at_once)
+        stream = dispatch(self._next, work, _lost, at_once=at_once, late=self._take)
         try:
             for scenario, result in stream:
-                self.results.append(result)
-                self.purse.paid(scenario.id, [DeviceUse(**use) for use in result.device])
+                self._take(scenario, result)
                 done = self._total - len(self._waiting) - len(self.purse.promised)
                 print(f"[{done}/{self._total}] done {result.id}", file=sys.stderr, flush=True)
                 if result.away:
@@ -166,6 +165,10 @@ class _Run:
             stream.close()  # tells whoever still runs to close its sessions
             signal.signal(signal.SIGTERM, before)
         self._tell_left_out()
+
+    def _take(self, scenario: Scenario, result: ScenarioResult) -> None:
+        self.results.append(result)
+        self.purse.paid(scenario.id, [DeviceUse(**use) for use in result.device])
 
     def _next(self, room: int) -> tuple[Scenario, int] | None:
         """The first scenario whose sessions fit into what is free."""
@@ -260,7 +263,11 @@ def _play(scenario: Scenario, options: RunOptions, max_sessions: int) -> Scenari
 
     assert options.live is not None
     scenario, target = fitted(scenario, options.live, max_sessions)
-    return run_scenario(scenario, replace(options, live=target))
+    try:
+        return run_scenario(scenario, replace(options, live=target))
+    except CutShort as end:
+        stopped = _unplayed(scenario, Outcome.SKIPPED, "stopped before its end; its sessions were closed")
+        return replace(stopped, device=tuple(asdict(use) for use in end.uses))
 
 
 def _lost(scenario: Scenario, reason: str) -> ScenarioResult:

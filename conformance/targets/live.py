@@ -54,6 +54,18 @@ class LiveTarget:
     """The server side of a cassette, in the place of the server."""
 
 
+class CutShort(KeyboardInterrupt):
+    """Ctrl-C while a scenario was played on a live server; its sessions are closed.
+
+    Attributes:
+        uses: what they cost.
+    """
+
+    def __init__(self, uses: list[DeviceUse]) -> None:
+        super().__init__("interrupted")
+        self.uses = uses
+
+
 def abilities(target: LiveTarget) -> Abilities:
     """What can be seen on this target of our own client."""
     return (
@@ -173,6 +185,14 @@ def _periods(proxy: ProxyServer) -> dict[int, int]:
     }
 
 
+def interrupted(observation: Observation, server: MockServer | ProxyServer) -> KeyboardInterrupt:
+    """What ends a scenario that was interrupted: of a live server it knows what was spent."""
+    if not isinstance(server, ProxyServer):
+        return KeyboardInterrupt()
+    observation.connections = list(server.connections)
+    return CutShort([replace(use, spent_on="interrupted") for use in _uses(observation, server)])
+
+
 def _profiles(scenario: Scenario, measured: Measured) -> tuple[str, str]:
     """In what the scenario's server and the live one differ, as far as both are known."""
     scripted = PROFILES[scenario.server.profile]
@@ -230,11 +250,13 @@ def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
 
 __all__ = [
     "Conversation",
+    "CutShort",
     "LiveTarget",
     "abilities",
     "account",
     "beyond_reach",
     "fitted",
+    "interrupted",
     "make_server",
     "told",
 ]

@@ -237,7 +237,7 @@ def test_the_bill_says_what_device_time_went_for() -> None:
     account = bill(uses, Purse(600.0, left_out=["c"]))
 
     assert account["device_minutes"] == 2.0
-    assert account["spent_on"] == {"success": 0.5, "failure": 1.0, "retry": 0.5}
+    assert account["spent_on"] == {"success": 0.5, "failure": 1.0, "retry": 0.5, "interrupted": 0.0}
     assert account["next_time_minutes"] == 1.5
     assert account["by_scenario"] == {"a": 1.5, "b": 0.5}
     assert "left out by the budget of 10 min: 1 scenario(s): c" in bill_lines(account)
@@ -295,6 +295,11 @@ def test_a_command_line_is_told_without_the_values_of_headers() -> None:
 def work(job: str) -> str:
     if job == "dies":
         os._exit(7)
+    if job == "tells":
+        try:
+            time.sleep(30)
+        except KeyboardInterrupt:
+            return "stopped"
     if job.startswith("/"):
         try:
             time.sleep(30)
@@ -332,6 +337,24 @@ def test_leaving_early_lets_every_process_close_its_sessions(tmp_path: Path) -> 
     assert (tmp_path / "one").read_text() == "closed its sessions"
 
 
+def test_what_is_told_after_everybody_was_told_to_stop_is_not_lost() -> None:
+    waiting = ["tells", "a"]
+    told: list[tuple[str, str]] = []
+    stream = dispatch(
+        lambda room: (waiting.pop(0), 1) if waiting else None,
+        work,
+        lambda job, why: why,
+        at_once=2,
+        late=lambda job, result: told.append((job, result)),
+    )
+    assert next(stream)[1] == "A"
+    time.sleep(0.05)
+
+    stream.close()
+
+    assert told == [("tells", "stopped")]
+
+
 def test_ctrl_c_in_a_scenario_ends_its_session_on_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = CATALOGUE["stream/clean-residual[july]"]
     seen: list[Any] = []
@@ -351,13 +374,15 @@ def test_ctrl_c_in_a_scenario_ends_its_session_on_the_server(monkeypatch: pytest
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(runner.Wiring, "on_journal", on_journal)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(live.CutShort) as ended:
         played(monkeypatch, replace_clip(scenario))
 
     (proxy,) = seen
     assert proxy.unconfirmed == []
     (facts,) = proxy.seen.values()
     assert facts.closed_by_us
+    (use,) = ended.value.uses
+    assert (use.sample, use.spent_on) == ("RTD_Omni/1", "interrupted")
 
 
 def replace_clip(scenario: Scenario) -> Scenario:
