@@ -11,10 +11,15 @@ from conformance.clients.outside import REQUEST_S, OutsideRun, cannot_be_told
 from conformance.clients.scene import ClientRun, Scene
 from conformance.options import RunOptions
 from conformance.outcome import Outcome, ScenarioResult, Unobserved
+from scenarios.faults import LateSessionClosed
+from scenarios.faults_session import LateSessionCreated
 from scenarios.model import Scenario
 
 EXTRA_S = 60.0
 """Loop time beyond the client's own worst case until the harness gives up on it."""
+REAL_MARGIN_S = 1.5
+"""Room on the wall clock between an answer that comes in time and its deadline: a busy machine is late by less. A live
+server's own time for the answer is added twice."""
 CREATED_S = 20.0
 DRAIN_SLACK_S = 120.0
 TEARDOWN_S = 65.0
@@ -61,11 +66,35 @@ def unplayable(scenario: Scenario, options: RunOptions) -> ScenarioResult | None
 
 
 def as_played(scenario: Scenario, options: RunOptions) -> Scenario:
-    """The scenario that is played: its pictures are larger where a measured socket would else swallow a stall."""
+    """The scenario that is played.
+
+    Its pictures are larger where a measured socket would else swallow a stall, and what comes just in time comes
+    earlier on a clock that nobody stops.
+    """
+    if options.clock == "real":
+        scenario = _with_margin(scenario, options)
     if options.figure is None:
         return scenario
     large = filled(scenario, options.figure)
     return scenario if isinstance(large, str) else large
+
+
+def _with_margin(scenario: Scenario, options: RunOptions) -> Scenario:
+    """Answers that are scripted to come a moment before their deadline, with room for what is not scripted."""
+    deadlines = builtin.deadlines_of(scenario, options)
+    measured = options.live.measured if options.live is not None else None
+    own_s = (measured.session_created_s, measured.closed_after_s) if measured is not None else (None, None)
+    allowed_s = {"late_session_created": deadlines.created_s, "late_session_closed": deadlines.close_s}
+    lags_s = dict(zip(allowed_s, own_s, strict=True))
+    faults = []
+    for fault in scenario.faults:
+        deadline_s = allowed_s.get(fault.name)
+        if deadline_s is not None and isinstance(fault, LateSessionCreated | LateSessionClosed):
+            margin_s = min(REAL_MARGIN_S + 2 * (lags_s[fault.name] or 0.0), deadline_s / 2)
+            if deadline_s - margin_s < fault.delay_s < deadline_s:
+                fault = fault.model_copy(update={"delay_s": deadline_s - margin_s})
+        faults.append(fault)
+    return scenario.model_copy(update={"faults": faults})
 
 
 def gives_up_after_s(

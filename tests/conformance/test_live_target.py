@@ -14,8 +14,10 @@ import pytest
 from conformance import runner
 from conformance.abilities import Need
 from conformance.cli_live import masked_command
+from conformance.clients.making import as_played
 from conformance.live.bill import DeviceUse, Purse, bill, bill_lines, estimate_s, ordered
 from conformance.live.dispatch import dispatch
+from conformance.live.measured import Measured
 from conformance.live.premises import Conversation, Session, Shape, held_against
 from conformance.live.report import first_line, lines, pull_request_table
 from conformance.live.server import LiveServer
@@ -29,8 +31,27 @@ from mockserver.proxy import ProxyServer
 from mockserver.upstream import Behind
 from scenarios import load_catalogue
 from scenarios.faults import FaultBase, LateSessionClosed
+from scenarios.faults_session import LateSessionCreated
 from scenarios.model import Reply, Scenario
 
+MEASURED = Measured(
+    dialect="J",
+    dialect_sure=True,
+    chunk_period_ms=1000,
+    declared_period=True,
+    session_created_s=0.0,
+    first_audio_s=None,
+    pace=None,
+    decision_s=None,
+    continues_without_input=True,
+    listens_in_padding=0,
+    padded_units=0,
+    replies=0,
+    replies_done=0,
+    closed_after_s=0.0,
+    close="",
+    supports_barge_in=None,
+)
 SERVER = LiveServer("ws://127.0.0.1:9/v1/realtime", "m")
 CATALOGUE = {s.id: s for s in load_catalogue()}
 
@@ -464,3 +485,28 @@ def test_positions_are_counted_in_bytes_where_a_server_does_not_say_how_long_its
 
     assert (right.outcome, right.findings) == (Outcome.PASS, ())
     assert "ack-position" in [f.id for f in wrong.findings]
+
+
+@pytest.mark.parametrize(
+    ("name", "deadline"), [("handshake/late-created", "created_s"), ("close/late-closed[july]", "close_s")]
+)
+def test_on_the_wall_clock_what_comes_just_in_time_has_room(name: str, deadline: str) -> None:
+    """A tenth of a second is a busy machine's; on the virtual clock it stays one."""
+    scenario = CATALOGUE[name]
+    slow = replace(MEASURED, session_created_s=2.0, closed_after_s=2.0)
+
+    def delay_s(options: RunOptions) -> float:
+        (fault,) = as_played(scenario, options).faults
+        assert isinstance(fault, LateSessionCreated | LateSessionClosed)
+        return fault.delay_s
+
+    assert delay_s(RunOptions()) == 19.9
+    assert delay_s(RunOptions(clock="real")) == 18.5
+    assert delay_s(RunOptions(clock="real", live=LiveTarget(SERVER, measured=slow))) == 14.5
+    assert delay_s(RunOptions(clock="real", deadlines={deadline: 60.0})) == 19.9
+
+
+def test_what_comes_too_late_stays_too_late_on_the_wall_clock() -> None:
+    scenario = CATALOGUE["close/no-socket"]
+
+    assert as_played(scenario, RunOptions(clock="real")).faults == scenario.faults
