@@ -14,16 +14,22 @@ from scenarios.faults import FaultBase
 from scenarios.faults_transport import Buffered
 
 
-def make_listener(address: tuple[str, int], faults: Sequence[FaultBase]) -> socket.socket:
+def make_listener(
+    address: tuple[str, int], faults: Sequence[FaultBase], *, mss_bytes: int | None = None
+) -> socket.socket:
     """A bound socket that does not listen yet, its receive buffer as small as the faults ask for.
 
+    Args:
+        mss_bytes: TCP_MAXSEG, where the faults ask for a small buffer; None: the system's. A client whose own buffer
+            nobody can make small holds less in small segments.
     Raises OSError: the address cannot be bound.
     """
     host = address[0]
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        shrink(listener, faults)
+        if shrink(listener, faults) and mss_bytes is not None:
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, mss_bytes)
         listener.bind(address)
         listener.setblocking(False)
     except BaseException:
@@ -32,14 +38,17 @@ def make_listener(address: tuple[str, int], faults: Sequence[FaultBase]) -> sock
     return listener
 
 
-def shrink(listener: socket.socket, faults: Sequence[FaultBase]) -> None:
+def shrink(listener: socket.socket, faults: Sequence[FaultBase]) -> bool:
     """Give a listening socket the receive buffer that faults ask for, if any does.
 
     Accepted sockets inherit it, and their handshake settles the window scale: connections from here on have it.
+
+    Returns: whether one does.
     """
     sizes = [spec.buffer_bytes for spec in faults if isinstance(spec, Buffered) and spec.buffer_bytes]
     if sizes:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(sizes))
+    return bool(sizes)
 
 
 MAX_ARMED = 1_000

@@ -47,6 +47,8 @@ CANNOT_BE_PROXIED: Mapping[str, str] = {
     "listen_per_padded_unit": "which unit the server decides is not on the wire",
 }
 """Faults of the server that a proxy cannot play, and why; it plays all others."""
+MSS_BYTES = 1460
+"""Of connections that a fault is to stall: a program of others then blocks within a dozen units, not forty."""
 HOP_BY_HOP = frozenset(
     {"host", "connection", "upgrade", "keep-alive", "transfer-encoding", "content-length", "te", "trailer"}
 )
@@ -196,7 +198,7 @@ class ProxyServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S, handle_signals=False)
         try:
             await self._runner.setup()
-            listener = make_listener(self._address, self._armed.specs)
+            listener = make_listener(self._address, self._armed.specs, mss_bytes=MSS_BYTES)
             self._address = cast(tuple[str, int], listener.getsockname()[:2])
             await web.SockSite(self._runner, listener).start()
         except BaseException:

@@ -236,6 +236,33 @@ def test_a_stalled_server_stalls_the_client_through_the_proxy(serve: Any, bare: 
     assert run_virtual(main, allow_leaks=True) < 60
 
 
+def test_a_stall_of_the_proxy_blocks_a_client_with_default_buffers_within_a_dozen_units(
+    serve: Any, bare: Any
+) -> None:
+    stop = StopReading(on=On(received="session.heartbeat"), proof="unread")
+
+    async def main() -> int:
+        async with (
+            serve(reply=REPLY) as server,
+            proxied(server.url, stop) as proxy,
+            bare(proxy.url) as client,
+        ):
+            await client.open()
+            await client.send("session.heartbeat")
+            sent = 0
+            for _ in range(60):
+                write = asyncio.ensure_future(client.append(frame_bytes=24_000))
+                await asyncio.wait({write}, timeout=2)
+                if not write.done():
+                    write.cancel()
+                    break
+                sent += 1
+            proxy.release_faults()
+            return sent
+
+    assert run_virtual(main, allow_leaks=True) <= 12
+
+
 def test_faults_of_the_proxy_change_what_the_client_gets_and_not_what_the_server_sent(
     serve: Any, bare: Any
 ) -> None:
