@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-import time
 from collections.abc import Callable, Generator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -76,12 +75,11 @@ def _end(running: dict[Connection, tuple[BaseProcess, Any]], late: Callable[[Any
     """Everybody at once is told to stop, then heard and waited for."""
     for process, _ in running.values():
         process.terminate()
-    until_s = time.monotonic() + GENTLE_S
     for pipe, (process, job) in running.items():
-        with contextlib.suppress(EOFError):  # it had nothing to tell
-            if pipe.poll(max(0.0, until_s - time.monotonic())):
+        if pipe.poll(GENTLE_S):
+            with contextlib.suppress(EOFError):  # it had nothing to tell
                 late(job, pipe.recv())
-        process.join(max(0.0, until_s - time.monotonic()))
+            process.join(GENTLE_S)
         if process.is_alive():
             process.kill()
             process.join()
