@@ -20,10 +20,11 @@ from conformance.defects.model import Defect
 from conformance.defects.rewrite import applied
 from conformance.defects.runner import catch_of
 from conformance.fuzz.drawing import Drawer, Kinds
-from conformance.fuzz.play import play, scratch_folder
+from conformance.fuzz.play import play
 from conformance.fuzz.strategies import build
 from conformance.options import RunOptions
 from conformance.pool import spread
+from conformance.scratch import scratch_folder
 
 DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from conformance.fuzz.case import CasePlayer
 from conformance.fuzz.drawing import Drawer, Kinds
-from conformance.fuzz.play import scratch_folder
 from conformance.pool import freeze_once
+from conformance.scratch import scratch_folder
 
 MEDIAN: dict[str, Any] = {
     "title": "The median case",

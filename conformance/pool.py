@@ -45,6 +45,10 @@ def spread(function: Callable[[Job], Result], jobs: Sequence[Job], processes: in
         raise
 
 
+_OBJECTS_BETWEEN = 50_000
+"""So many new objects are collected at once while a scenario goes on; few make as many."""
+
+
 @cache
 def freeze_once() -> None:
     """Keep what the process holds by now out of the garbage collector, once and for good.
@@ -52,8 +56,14 @@ def freeze_once() -> None:
     A scenario ends with a whole collection, so that what was never retrieved is told in time; it costs what has
     been made since. Freezing again later would hide the garbage of the scenarios in between.
     """
+    freeze()
+
+
+def freeze() -> None:
+    """As `freeze_once`, for who knows that nothing was played yet."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN, 10, 10)  # what it would find in the middle is found at the end
 
 
 def _leave_interrupts_to_the_parent() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import shutil
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -29,6 +28,7 @@ from conformance.observation import Observation
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
 from conformance.pool import freeze_once
+from conformance.scratch import scratch_folder
 from conformance.seams import Seam, SeamContext, build_seams
 from conformance.targets import live
 from conformance.trace import Recorder, write_ndjson
@@ -96,8 +96,8 @@ TRACES_OF_KILLED = "trace-killed-[0-9]*.ndjson"
 def _workplace(scenario: Scenario, options: RunOptions) -> Iterator[Path]:
     """The folder of a scenario; under `--out` it stays, and only what an earlier run of ours left is removed."""
     if options.out is None:
-        with tempfile.TemporaryDirectory(prefix="conformance-") as name:
-            yield Path(name)
+        with scratch_folder("conformance-") as folder:
+            yield folder
         return
     folder = options.out / scenario.id
     folder.mkdir(parents=True, exist_ok=True)

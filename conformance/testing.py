@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from conformance.clients.choice import parse_client
-from conformance.fuzz.play import play, scratch_folder
+from conformance.fuzz.play import play
 from conformance.fuzz.strategies import build, scenario_data, scenarios
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import ScenarioResult
+from conformance.scratch import scratch_folder
 from conformance.targets.judge import make_judge
 from conformance.targets.mock import server_faults
 from mockserver.app import ConnectionInfo, MockServer

@@ -35,6 +35,8 @@ _NAMED_PATHS: Mapping[str, tuple[int, ...]] = {
 _WRITTEN_BY_US = ("client.std", "trace")
 """Names that the harness writes beside the allowed folder while a client runs."""
 _NOWHERE = ("/dev/", "/proc/")
+_MEMORY = "/dev/shm/"
+"""Files like any other, though in memory."""
 _CLOCKS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time", "time_ns")
 _LIBRARIES = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))
 _CLIENT = str(Path(client.__file__ or "").parent)
@@ -128,7 +130,7 @@ class Watch:
     def _on_change(self, path: str) -> None:
         # The last part is kept as it is: removing a link changes the folder it stands in.
         folder, name = os.path.split(os.path.abspath(path))
-        real = os.path.join(os.path.realpath(folder), name)
+        real = os.path.join(self._real(folder), name)
         inside = real == self._allowed or real.startswith(self._allowed + os.sep)
         if os.path.islink(real):
             target = os.path.realpath(real)
@@ -136,8 +138,23 @@ class Watch:
         above = self._allowed.startswith(
             real + os.sep
         )  # `mkdir(parents=True)` tries the folders above as well
-        if not inside and not above and not real.startswith(_NOWHERE) and "__pycache__" not in real:
+        nowhere = real.startswith(_NOWHERE) and not real.startswith(_MEMORY)
+        if not inside and not above and not nowhere and "__pycache__" not in real:
             self.escaped[real] = None
+
+    def _real(self, folder: str) -> str:
+        """As `os.path.realpath`, which asks about every folder above, those above the allowed one too.
+
+        A client that put a link into their place would have been seen doing it.
+        """
+        if folder != self._allowed and not folder.startswith(self._allowed + os.sep):
+            return os.path.realpath(folder)
+        below = folder
+        while not os.path.islink(below):
+            if below == self._allowed:
+                return folder
+            below = os.path.dirname(below)
+        return os.path.realpath(folder)
 
     def _reading(self, name: str, clock: Callable[[], Any]) -> Callable[[], Any]:
         def read() -> Any:

@@ -12,12 +12,12 @@ from pathlib import Path
 from conformance.fuzz import executors, files
 from conformance.fuzz.case import Block, BlockResult, Found
 from conformance.fuzz.drawing import Kinds
-from conformance.fuzz.play import scratch_folder
 from conformance.fuzz.playing import play_block, player_for
 from conformance.fuzz.replaying import write_trace
 from conformance.fuzz.shrink import shrink
 from conformance.fuzz.states import wanted
 from conformance.outcome import Outcome
+from conformance.scratch import scratch_folder
 
 BLOCK = 20
 """Cases in a block."""

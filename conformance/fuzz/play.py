@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -27,8 +25,6 @@ from scenarios.clips import make_frames, make_pcm
 from scenarios.model import Clip, SampleSpec, Scenario
 from scenarios.names import REQUIREMENTS
 
-MEMORY_FOLDER = Path("/dev/shm")
-"""Folders are made and removed a hundred times a second; a disk would be most of the time."""
 EVERY_REQUIREMENT = sorted(REQUIREMENTS, key=lambda name: int(name[1:]))
 
 
@@ -69,20 +65,6 @@ class Played:
     def digest(self) -> str:
         """Of the trace, as far as the same seed must give the same one."""
         return hashlib.sha256("\n".join(comparable(self.records)).encode()).hexdigest()
-
-
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A folder for the files of the performances, in memory where the system has such a place."""
-    place = MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None
-    try:
-        made = tempfile.mkdtemp(prefix="conformance-fuzz-", dir=place)
-    except OSError:
-        made = tempfile.mkdtemp(prefix="conformance-fuzz-")
-    try:
-        yield Path(made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool = False) -> Played:

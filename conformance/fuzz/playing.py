@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from functools import lru_cache
@@ -11,8 +10,9 @@ from typing import Any, Protocol
 
 from conformance.fuzz.case import Block, BlockResult, CasePlayer, CaseResult, Found
 from conformance.fuzz.drawing import Drawer, Kinds
-from conformance.fuzz.play import scratch_folder
 from conformance.fuzz.server_case import ServerCasePlayer
+from conformance.pool import freeze
+from conformance.scratch import scratch_folder
 
 
 class Player(Protocol):
@@ -44,6 +44,5 @@ def play_block(block: Block) -> BlockResult:
 def _drawer(kinds: Kinds, pid: int) -> Drawer:
     drawer = Drawer(kinds)
     drawer.draw(0, 0)  # loads the rest of Hypothesis
-    gc.collect()
-    gc.freeze()  # before the first case, so that the collection after each has its own objects alone to look at
+    freeze()  # before the first case, so that the collection after each has its own objects alone to look at
     return drawer

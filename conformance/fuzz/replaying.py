@@ -12,11 +12,11 @@ from typing import Any
 
 from conformance.fuzz.case import CasePlayer, Found
 from conformance.fuzz.files import Saved, dumped, read, versions
-from conformance.fuzz.play import scratch_folder
 from conformance.fuzz.playing import player_for
 from conformance.fuzz.strategies import build
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import Finding
+from conformance.scratch import scratch_folder
 from conformance.trace import comparable, write_ndjson
 from scenarios import ScenarioError
 

@@ -21,6 +21,7 @@ from conformance.invariants_left import secret_in_artifact
 from conformance.options import RunOptions
 from conformance.outcome import Outcome, ScenarioResult
 from conformance.runner import perform, run_scenario
+from conformance.scratch import MEMORY_FOLDER, scratch_folder
 from conformance.watch import Watch
 from scenarios import load_catalogue
 from scenarios.faults import ErrorEvent, FaultBase, NoSessionCreated
@@ -243,6 +244,31 @@ def test_the_watch_sees_what_is_changed_outside_and_nothing_inside(tmp_path: Pat
     assert _watched(out, lambda: (out / "RTD_Omni").mkdir()) == []
     assert _watched(out, lambda: (out / "RTD_Omni" / "1.json").write_text("{}")) == []
     assert _watched(out, lambda: (out / "RTD_Omni" / "1.json").read_text()) == []
+
+
+@pytest.mark.skipif(not MEMORY_FOLDER.is_dir(), reason="this system has no folder in memory")
+def test_the_watch_sees_files_in_memory_too() -> None:
+    with scratch_folder("conformance-test-") as folder, scratch_folder("conformance-test-") as other:
+        out = folder / "answers"
+        out.mkdir()
+        stray = MEMORY_FOLDER / f"{other.name}.txt"
+        try:
+            assert _watched(out, lambda: stray.write_text("x")) == [str(stray)]
+        finally:
+            stray.unlink()
+        assert _watched(out, lambda: (out / "1.json").write_text("{}")) == []
+
+
+def test_the_watch_follows_links_made_inside_the_folder(tmp_path: Path) -> None:
+    out, away = tmp_path / "work" / "answers", tmp_path / "away"
+    for folder in (out, away):
+        folder.mkdir(parents=True)
+
+    def write_behind_a_link() -> None:
+        (out / "split").symlink_to(away)
+        (out / "split" / "1.json").write_text("{}")
+
+    assert str((away / "1.json").resolve()) in _watched(out, write_behind_a_link)
 
 
 def _watched(out: Path, change: Callable[[], object]) -> list[str]:

@@ -19,9 +19,10 @@ from conformance.defects.rewrite import applied
 from conformance.fuzz.dice import Dice
 from conformance.fuzz.drawing import Drawer, Kinds
 from conformance.fuzz.judging import FIELDS, KINDS, WRAPPINGS, reply_text
-from conformance.fuzz.play import play, scratch_folder
+from conformance.fuzz.play import play
 from conformance.fuzz.strategies import build
 from conformance.options import RunOptions
+from conformance.scratch import scratch_folder
 
 DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
 SETTINGS = settings(

@@ -1,0 +1,46 @@
+"""Where a scenario writes what nobody keeps."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from conformance import scratch
+from conformance.scratch import scratch_folder
+
+
+def _in(folder: Path) -> bool:
+    with scratch_folder("conformance-test-") as made:
+        (made / "sub").mkdir()
+        (made / "sub" / "file").write_text("x")
+    assert not made.exists()
+    return made.parent == folder
+
+
+def test_a_folder_in_memory_is_taken_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(scratch, "MEMORY_FOLDER", tmp_path)
+    monkeypatch.setattr(scratch, "ENOUGH_BYTES", 1)
+    assert _in(tmp_path)
+
+    free = os.statvfs(tmp_path)
+    monkeypatch.setattr(scratch, "ENOUGH_BYTES", 2 * free.f_bavail * free.f_frsize + 1)
+    assert _in(Path(tempfile.gettempdir()))
+
+
+def test_who_says_where_is_heard_and_no_such_folder_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "MEMORY_FOLDER", tmp_path)
+    monkeypatch.setattr(scratch, "ENOUGH_BYTES", 1)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert _in(Path(tempfile.gettempdir()))
+
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr(scratch, "MEMORY_FOLDER", tmp_path / "missing")
+    assert _in(Path(tempfile.gettempdir()))
