@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from conformance.abilities import Need
 from conformance.invariants_base import invariant
 from conformance.observation import Observation, SampleFacts
 from conformance.outcome import Finding
+from conformance.trace import Record
 from conformance.wiring import session_name
 
 if TYPE_CHECKING:
@@ -86,10 +87,12 @@ def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
 
 def latency_not_of_reported_attempt(observation: Observation) -> Iterator[Finding]:
     """The latency of a sample is that of the attempt whose outcome is reported, and of no earlier one (R27)."""
+    assert observation.recorder is not None
+    told = [r for r in observation.recorder.records if r.what in ("attempt_started", "attempt_ended")]
     for facts in observation.samples:
         if facts.latency_s is None or facts.outcome == "skipped_finished":
             continue
-        longest_s, whose = _longest_latency(observation, facts)
+        longest_s, whose = _longest_latency(observation, facts, told)
         # In front of a live server a proxy accepts the connection some moments after the attempt has begun.
         allowed_s = ROUNDED_S if observation.conversation is None else REAL_S
         if longest_s is not None and facts.latency_s > longest_s + allowed_s:
@@ -102,19 +105,21 @@ def latency_not_of_reported_attempt(observation: Observation) -> Iterator[Findin
             )
 
 
-def _longest_latency(observation: Observation, facts: SampleFacts) -> tuple[float | None, str]:
+def _longest_latency(
+    observation: Observation, facts: SampleFacts, told: Sequence[Record]
+) -> tuple[float | None, str]:
     """How long the last attempt can have taken: as the client tells, else as the server saw its connection."""
     assert observation.recorder is not None
     mine = [c for c in observation.connections if c.sample == (facts.split, facts.id)]
     steps = {
         record.session: record.t_s
-        for record in observation.recorder.records
+        for record in told
         if record.side == "client" and record.what == "attempt_started"
     }
     started = [t for number in (1, 2) if (t := steps.get(session_name((facts.split, facts.id, number))))]
     ended = [
         record.t_s
-        for record in observation.recorder.records
+        for record in told
         if record.what == "attempt_ended" and record.session.startswith(f"{facts.name}#")
     ]
     if started and ended:

@@ -22,20 +22,19 @@ def torn_artifact(observation: Observation) -> Iterator[Finding]:
     for facts in observation.samples:
         if facts.torn:
             yield Finding("torn-artifact", ("R20",), "every artifact parses", facts.torn, facts.name)
-    for path in _files(observation.out):
-        told = _torn(path)
+    for path, data in observation.files().items():
+        told = _torn(path, data)
         if told and path.name not in broken:
             actual = f"{path.relative_to(observation.out)}: {told}"
             yield Finding("torn-artifact", ("R20",), "every artifact parses", actual)
 
 
-def _torn(path: Path) -> str:
+def _torn(path: Path, data: bytes) -> str:
     """What is wrong with a file, in words; empty: nothing."""
     if path.suffix in (".part", ".tmp"):
         return "a file that was being written was left behind"
     if path.suffix not in (".json", ".jsonl"):
         return ""
-    data = path.read_bytes()
     if path.suffix == ".jsonl" and data and not data.endswith(b"\n"):
         return "the last line has no end"
     try:
@@ -77,9 +76,10 @@ def secret_in_artifact(observation: Observation) -> Iterator[Finding]:
 
 def _texts(observation: Observation) -> Iterator[tuple[str, str]]:
     """Every text that the client has a part in, each with its place."""
-    for path in _files(observation.out):
-        yield f"the name of {path.name[:40]}", str(path.relative_to(observation.out))
-        yield str(path.relative_to(observation.out)), path.read_bytes().decode("utf-8", "replace")
+    for path, data in observation.files().items():
+        below = str(path.relative_to(observation.out))
+        yield f"the name of {path.name[:40]}", below
+        yield below, data.decode("utf-8", "replace")
     for said in sorted(observation.out.parent.glob("client.std*")):
         yield said.name, said.read_bytes().decode("utf-8", "replace")
     for record in observation.logs:
@@ -122,10 +122,6 @@ def _strings(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for entry in value:
             yield from _strings(entry)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def wall_clock_used(observation: Observation) -> Iterator[Finding]:

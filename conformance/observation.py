@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from conformance.abilities import ALL, Abilities
@@ -140,6 +142,7 @@ class Observation:
     near_misses: int = 0
     """Waits of the client that ended less than a millisecond before their deadline (virtual clock)."""
 
+    _files: dict[Path, bytes] | None = field(default=None, init=False, repr=False)
     _in_time: tuple[tuple[int, int], list[Entry]] = field(default=((0, -1), []), init=False, repr=False)
 
     unsent_s: list[float] = field(default_factory=list)
@@ -156,6 +159,17 @@ class Observation:
             self.near_misses += 1
         elif side == "server" and self.recorder is not None:
             self.unsent_s.append(round(self.recorder.clock() - self.recorder.start_s, 6))
+
+    def files(self) -> dict[Path, bytes]:
+        """Every file below `out` with what it holds, in order; read once, when first asked for: nobody writes any more.
+
+        Links are left out, and what is behind them.
+        """
+        if self._files is None:
+            found = [Path(folder, name) for folder, _, names in os.walk(self.out) for name in names]
+            found = [path for path in found if S_ISREG(path.lstat().st_mode)]
+            self._files = {path: path.read_bytes() for path in sorted(found)}
+        return self._files
 
     @property
     def entries_in_time(self) -> list[Entry]:

@@ -8,6 +8,7 @@ import io
 import socket
 import wave
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,13 @@ def reference_voice(options: RunOptions) -> ReferenceVoice:
             return load_reference_voice(options.ref_audio)
         except MediaError as error:
             raise ConfigurationError(str(error)) from error
-    pcm = make_pcm(Clip(seconds=0.5), seed=options.seed)
+    return _tone(options.seed)
+
+
+@lru_cache(maxsize=8)
+def _tone(seed: int) -> ReferenceVoice:
+    """The same for every scenario of a run."""
+    pcm = make_pcm(Clip(seconds=0.5), seed=seed)
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as out:
         out.setnchannels(1)
