@@ -25,6 +25,12 @@ def defects(
     ablate: Annotated[
         bool, typer.Option("--ablate", help="Take mitigations away instead, alone and in pairs.")
     ] = False,
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenarios", metavar="ID|GLOB|FILE", help="Only these; may be given again. Default: all."
+        ),
+    ] = None,
     seed: Seed = 1,
     jobs: Jobs = 0,
     json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
@@ -37,16 +43,24 @@ def defects(
     from conformance.defects.ablation_report import show_ablation
     from conformance.defects.matrix import show_matrix
     from conformance.options import ConfigurationError
+    from scenarios.errors import ScenarioError
 
     processes = jobs or os.cpu_count() or 1
     try:
-        if ablate and (names or fast):
-            raise ConfigurationError("--ablate takes neither names nor --fast")
+        if ablate and (names or fast or scenarios):
+            raise ConfigurationError("--ablate takes neither names nor --fast nor --scenarios")
         if ablate:
             code = show_ablation(seed=seed, processes=processes, as_json=json)
         else:
-            code = show_matrix(names or [], seed=seed, processes=processes, stop_at_first=fast, as_json=json)
-    except ConfigurationError as error:
+            code = show_matrix(
+                names or [],
+                scenarios or [],
+                seed=seed,
+                processes=processes,
+                stop_at_first=fast,
+                as_json=json,
+            )
+    except (ConfigurationError, ScenarioError) as error:
         typer.echo(f"conformance: {error}", err=True)
         raise typer.Exit(2) from None
     raise typer.Exit(int(code))

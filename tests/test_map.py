@@ -61,7 +61,8 @@ def module_files(root: Path = PROJECT) -> dict[str, Path]:
 IMPORT_EACH = """
 import json, os, sys
 modules, hidden, ours = json.loads(sys.argv[1])
-import aiohttp.web, numpy, orjson, pybase64, pydantic, rich.console, typer, websockets.asyncio.client, yaml
+import aiohttp.web, hypothesis.strategies, numpy.typing, orjson, pybase64, pydantic.type_adapter, rich.console, typer
+import websockets.asyncio.client, yaml
 assert not [name for name in sys.modules if name.split(".")[0] in ours]
 results = {}
 for module in modules:
@@ -102,7 +103,7 @@ def import_each(modules: list[str], root: Path) -> dict[str, dict[str, object]]:
     ]
     results: dict[str, dict[str, object]] = {}
     for half in halves:
-        output, _ = half.communicate(timeout=120)
+        output, _ = half.communicate(timeout=300)
         results.update(json.loads(output.splitlines()[-1]))
     return results
 

@@ -31,13 +31,24 @@ def chosen_defects(names: Sequence[str]) -> list[Defect]:
 
 
 def show_matrix(
-    names: Sequence[str], *, seed: int, processes: int, stop_at_first: bool, as_json: bool
+    names: Sequence[str],
+    patterns: Sequence[str] = (),
+    *,
+    seed: int,
+    processes: int,
+    stop_at_first: bool,
+    as_json: bool,
 ) -> Exit:
-    """Run and print the matrix; all caught or exit 1, a reference client that is not clean is exit 1 as well."""
+    """Run and print the matrix; all caught or exit 1, a reference client that is not clean is exit 1 as well.
+
+    Args:
+        names: of the defects; none: all.
+        patterns: ids, globs or files of the scenarios; none: all.
+    """
     defects = chosen_defects(names)
     options = RunOptions(seed=seed)
     check_clock(options)
-    scenarios, _ = choose([], [], options)
+    scenarios, _ = choose(patterns, [], options)
     started = time.perf_counter()
     reference = run_reference(scenarios, options, processes, defects)
     unclean = reference.unclean

@@ -226,11 +226,26 @@ def test_the_schema_is_json_schema(cli: CliRunner) -> None:
 
 
 def test_defects_prints_the_catch_and_exits_0(cli: CliRunner) -> None:
-    result = cli.invoke(app, ["defects", "ack-timeout-blank", "--fast", "--jobs", "2"])
+    result = cli.invoke(app, ["defects", "ack-timeout-blank", "--scenarios", "ack/*", "--jobs", "1"])
 
     assert result.exit_code == 0
     assert re.search(r"ack-timeout-blank +caught by \S+: metadata\.ack_timeout \(R3\)", result.stdout)
     assert "1 of 1 defects caught" in result.stdout
+
+
+def test_a_defect_that_the_chosen_scenarios_miss_exits_1(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["defects", "judge-prose-fails", "--scenarios", "ack/*", "--jobs", "1"])
+
+    assert result.exit_code == 1
+    assert "judge-prose-fails" in result.stdout
+    assert "NOT CAUGHT" in result.stdout
+
+
+def test_scenarios_that_do_not_exist_are_refused_before_anything_runs(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["defects", "judge-prose-fails", "--scenarios", "nosuch/*"])
+
+    assert result.exit_code == 2
+    assert "nosuch/*" in result.stderr
 
 
 def _serve(*arguments: str) -> tuple[subprocess.Popen[str], str]:
