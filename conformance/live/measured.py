@@ -31,7 +31,7 @@ class Measured:
     decision_s: float | None
     """Median from an append to the decision after it, while nobody speaks."""
     continues_without_input: bool | None
-    """An open reply went on after the commit while nothing was sent; None: none was open."""
+    """An open reply went on after the commit while nothing was sent; None: it could not be seen."""
     listens_in_padding: int
     padded_units: int
     replies: int
@@ -57,7 +57,7 @@ class Measured:
             return "not seen" if value is None else f"{value:.2f} s"
 
         goes_on = {
-            None: "not seen (no reply was open at the commit)",
+            None: "not seen (no reply had more to say once the units before the commit were decided)",
             True: "yes, an open reply goes on by itself",
             False: "no, an open reply waits for units",
         }
@@ -98,7 +98,9 @@ def measured(seen: Seen, append_times_s: list[float], padded_at_s: list[float]) 
         first_audio_s=_since(seen.first_append_s, first.first_audio_s if first is not None else None),
         pace=_pace(seen),
         decision_s=_decision(seen, append_times_s),
-        continues_without_input=_continues(seen, padded_at_s, period_ms),
+        continues_without_input=_continues(
+            seen, padded_at_s, period_ms, len(append_times_s) - len(padded_at_s)
+        ),
         listens_in_padding=sum(1 for at_s in seen.listens if padded_at_s and at_s >= padded_at_s[0]),
         padded_units=len(padded_at_s),
         replies=len(seen.responses),
@@ -141,8 +143,13 @@ def _decision(seen: Seen, append_times_s: list[float]) -> float | None:
     return round(sorted(lags)[len(lags) // 2], 3) if lags else None
 
 
-def _continues(seen: Seen, padded_at_s: list[float], period_ms: int) -> bool | None:
-    """Audio of a reply that was open at the commit, in the time in which nothing was sent."""
+def _continues(seen: Seen, padded_at_s: list[float], period_ms: int, units: int) -> bool | None:
+    """Audio of a reply that was open at the commit, in the time in which nothing was sent.
+
+    Args:
+        units: sent before that time. A server that is behind with them is neither waiting nor going on by itself, nor
+            is a reply that has said everything and is never done.
+    """
     if seen.committed_s is None or seen.last_append_s is None:
         return None
     commit_s = seen.commit_s or seen.committed_s
@@ -155,4 +162,9 @@ def _continues(seen: Seen, padded_at_s: list[float], period_ms: int) -> bool | N
     ]
     if not open_then or until_s <= since_s:
         return None
-    return any(since_s < at_s <= until_s for r in open_then for at_s, _ in r.audio_at)
+    if any(since_s < at_s <= until_s for r in open_then for at_s, _ in r.audio_at):
+        return True
+    spoken = [at_s for r in seen.responses.values() for at_s, _ in r.audio_at]
+    decided = sum(at_s <= until_s for at_s in [*seen.listens, *spoken])
+    went_on = any(at_s > until_s for r in open_then for at_s, _ in r.audio_at)
+    return False if went_on and decided >= units else None

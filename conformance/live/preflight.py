@@ -21,6 +21,8 @@ from conformance.live.turn import take_turn
 
 LIMIT_S = 60.0
 CLOCK_JUMP_S = 1.0
+IN_SESSION = ("session", "turn", "ack", "close")
+"""Layers that fail only once a session was asked for."""
 SLOW = 0.7
 """Part of real time; a reply of a few units has a slow end even where the server keeps up."""
 
@@ -75,7 +77,8 @@ class Preflight:
                 f"fail  {self.problem.layer:<16} {self.problem.found}",
                 f"      try: {self.problem.hint}",
             ]
-        told = "nothing was spent" if self.measured is None else "one short session was spent"
+        spent = self.measured is not None or (self.problem is not None and self.problem.layer in IN_SESSION)
+        told = "one short session was spent" if spent else "nothing was spent"
         lines.append(f"preflight {'green' if self.green else 'red'} after {self.seconds:.1f} s; {told}")
         return lines
 

@@ -184,9 +184,15 @@ def _judged(seen: Seen, transcript: Transcript, failed: str) -> Turn:
             "the engine does not step: is it another model, or a stage that hangs?",
         )
     said = f"{result.replies} reply(s), {len(seen.listens)} listen(s)"
-    steps.append(Step("turn", said, warns=result.replies == 0))
+    if result.replies > result.replies_done:
+        said += f"; {result.replies - result.replies_done} reply(s) not done when the session was closed"
+    steps.append(Step("turn", said, warns=result.replies == 0 or result.replies_done < result.replies))
     if seen.committed_s is None:
-        raise Problem("turn", "the commit was not acknowledged", "input_audio_buffer.committed is missing")
+        raise Problem(
+            "turn",
+            "the commit was not acknowledged: no input_audio_buffer.committed came",
+            "every sample would wait out its drain: the server's log at the commit; docs/protocol.md 5.5",
+        )
     acked = seen.events["playback.acknowledged"]
     if result.replies:
         steps.append(Step("ack", f"{acked} acknowledged", warns=acked == 0))
@@ -196,7 +202,7 @@ def _judged(seen: Seen, transcript: Transcript, failed: str) -> Turn:
         raise Problem(
             "close",
             f"no session.closed within {DEADLINES.close_s:g} s",
-            "every session would cost its teardown; its slot may stay taken",
+            "see the server's log at session.close: every session will cost its teardown, and its slot may stay taken",
         )
     steps.append(Step("close", f"session.closed after {result.closed_after_s:.2f} s, then {result.close}"))
     return Turn(steps, result)

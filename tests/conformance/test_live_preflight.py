@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,10 @@ from conformance.clock import run_virtual
 from conformance.live.preflight import Inputs, Preflight, fly
 from conformance.live.server import LiveServer, live_server
 from conformance.options import ConfigurationError
+from mockserver.pace import Pace
+from mockserver.profiles import PROFILES, Profile
+from scenarios.faults import FaultBase, NeverDone
+from scenarios.faults_session import DropEvent
 from tests.conformance.live_standins import (
     CREATED,
     DUPLEX,
@@ -204,7 +208,7 @@ CASES = [
         lambda: scripted(input_audio_buffer__commit=speaking()),
         "turn",
         "commit was not acknowledged",
-        "committed",
+        "wait out its drain",
     ),
     Case(
         "gone in the turn",
@@ -305,14 +309,44 @@ def test_a_healthy_server_is_measured(profile: str, serve: Any, tmp_path: Path) 
     assert report.seconds < 10
 
 
+def test_a_server_that_is_behind_is_not_taken_for_one_that_waits_for_input(
+    serve: Any, tmp_path: Path
+) -> None:
+    slow = replace(PROFILES["july"], pace=Pace(rtf=1.7))
+    report = run_virtual(lambda: measured_on(serve(slow, units=3), voice(tmp_path / "voice.wav")))
+
+    assert report.measured is not None
+    assert report.measured.continues_without_input is None
+    assert [s.layer for s in report.steps if s.warns] == ["pace"]
+
+
+def test_a_reply_that_is_never_done_is_told(serve: Any, tmp_path: Path) -> None:
+    stuck = serve("july", NeverDone(), units=3)
+    report = run_virtual(lambda: measured_on(stuck, voice(tmp_path / "voice.wav")))
+
+    assert report.measured is not None
+    assert report.measured.continues_without_input is None
+    assert ("turn", True) in [(s.layer, s.warns) for s in report.steps]
+    assert "1 reply(s) not done" in "\n".join(report.lines())
+
+
+def test_a_commit_that_is_not_acknowledged_has_cost_a_session(serve: Any, tmp_path: Path) -> None:
+    mute = serve("july", DropEvent(event="input_audio_buffer.committed"))
+    report = run_virtual(lambda: measured_on(mute, voice(tmp_path / "voice.wav")))
+
+    assert report.problem is not None
+    assert "input_audio_buffer.committed" in report.problem.found
+    assert report.lines()[-1].endswith("one short session was spent")
+
+
 @pytest.fixture
 def serve() -> Any:
     from mockserver.app import MockServer
     from scenarios.model import Reply
 
-    def make(profile: str) -> MockServer:
-        reply = Reply(starts_at_unit=1, units=5, text="One two three four five.")
-        return MockServer(profile=profile, replies=[reply], seed=1)
+    def make(profile: str | Profile, *faults: FaultBase, units: int = 5) -> MockServer:
+        reply = Reply(starts_at_unit=1, units=units, text="One two three four five.")
+        return MockServer(profile=profile, replies=[reply], faults=faults, seed=1)
 
     return make
 
