@@ -48,7 +48,8 @@ def read_verdict(kind: Kind, content: str | None, finish_reason: str | None) -> 
     if not text:
         return Verdict("incomplete", detail="no content")
     required = REQUIRED_FIELDS[kind]
-    objects = [found for found in map(_parsed, _OBJECT.findall(text)) if isinstance(found, dict)]
+    outer = [found for found in map(_parsed, _OBJECT.findall(text)) if isinstance(found, dict)]
+    objects = [one for found in outer for one in (found, *_inside(found))]
     whole = [found for found in objects if all(name in found for name in required)]
     found = whole[0] if whole else (objects[0] if objects else _fragments(text, required))
     absent = [name for name in required if name not in found]
@@ -62,6 +63,11 @@ def read_verdict(kind: Kind, content: str | None, finish_reason: str | None) -> 
     scores = verdicts[0]
     assert not isinstance(scores, str)
     return Verdict("verdict", scores)
+
+
+def _inside(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Objects right inside an object: a fragment between braces too, which a client may take."""
+    return [value for value in found.values() if isinstance(value, dict)]
 
 
 def plainly_there(kind: Kind, content: str | None) -> bool:

@@ -104,7 +104,8 @@ def teardown_is_advisory(observation: Observation, attempts: list[Attempt]) -> I
             or not attempt.only(*DEAF, *MUTE_END, *LOST, "split_text", "error_event")
         ):
             continue
-        if _all_done(observation, attempt) is None or _harmful(attempt):
+        done_s = _all_done(observation, attempt)
+        if done_s is None or done_s > settled_s or _harmful(attempt):
             continue
         room_s = observation.deadlines.request_s - (settled_s - attempt.started_s)
         if room_s < observation.deadlines.worst_teardown_s + TOLERANCE_S or attempt.action == "publish":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from client.media import Frame, Prepared
+from conformance.fuzz.doubts import quiet_beside_window
 from conformance.fuzz.oracle import check_model
 from conformance.fuzz.states import states_of
 from conformance.judgement import judge
@@ -93,7 +94,7 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
         result,
         Summary(tuple(_ends(observation))),
         states_of(observation),
-        observation.near_misses,
+        observation.near_misses + sum(1 for _ in quiet_beside_window(observation)),
         tuple(observation.recorder.ordered()) if trace else (),
     )
 
@@ -129,7 +130,12 @@ def harness_finding(reason: str) -> Finding:
     return Finding("harness-error", (), "the harness plays every scenario", reason)
 
 
-_STAMPS = re.compile(r"\d+(\.\d+)?")
+_STAMPS = re.compile(r"\bresp-[0-9A-Za-z-]+|\d+(\.\d+)?")
+
+
+def plain(text: str) -> str:
+    """Words without figures and without names of replies, which another order of things changes."""
+    return _STAMPS.sub("N", text)
 
 
 def _ends(observation: Observation) -> Iterator[tuple[str, str]]:
@@ -138,7 +144,7 @@ def _ends(observation: Observation) -> Iterator[tuple[str, str]]:
         set_timeouts = [k for k in ("ack_timeout", "close_timeout", "drain_timeout") if metadata.get(k)]
         told = (
             f"{facts.outcome} after {facts.attempts} attempt(s), close {facts.close}, "
-            f"timeouts {set_timeouts}, error {_STAMPS.sub('N', facts.error)!r}, text {facts.text!r}"
+            f"timeouts {set_timeouts}, error {plain(facts.error)!r}, text {facts.text!r}"
         )
         yield facts.name, told
 

@@ -25,6 +25,8 @@ FILL_IN = "FILL IN"
 TRACE_HEAD = "conformance-trace"
 TRACE_FORMAT = 1
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_SECTION = re.compile(r"\bprotocol\.md \d")
+"""What explains a finding where no requirement does."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,8 @@ def promote(file: Path, name: str, catalogue: Path | None) -> Path:
         name: id of the scenario, with or without `regressions/`.
         catalogue: its folder; None: that of this installation.
     Returns: the new file. Its title is to be filled in.
-    Raises ConfigurationError: a bad name, one that is taken, a finding that is not there any more, or one that names no
-        requirement and so explains nothing.
+    Raises ConfigurationError: a bad name, one that is taken, a finding that is not there any more, or one that names
+        neither a requirement nor a section of protocol.md and so explains nothing.
     """
     name = name.removeprefix("regressions/")
     if _ID.fullmatch(name) is None:
@@ -164,10 +166,10 @@ def promote(file: Path, name: str, catalogue: Path | None) -> Path:
         raise ConfigurationError(f"{file}: {played.saved.key} is not seen any more (found now: {now})")
     if same.finding.id == "harness-error":
         raise ConfigurationError(f"{file}: an error of the harness is no regression of a client; fix it here")
-    if not same.finding.requirements:
+    if not same.finding.requirements and _SECTION.search(same.finding.expected) is None:
         raise ConfigurationError(
-            f"{file}: {same.finding.id} names no requirement, so nothing says what is broken; add the requirement to "
-            "the check that found it"
+            f"{file}: {same.finding.id} names no requirement and no section of protocol.md, so nothing says what is "
+            "broken; add the requirement to the check that found it"
         )
     if not _fails_by_itself(same):
         raise ConfigurationError(
@@ -185,6 +187,7 @@ def _promoted(found: Found) -> str:
         "title": f"{FILL_IN}: what must hold (found as {found.finding.id})",
         "about": f"Expected: {found.finding.expected}. Seen when it was found: {found.finding.actual}"[:400],
         "requires": list(found.finding.requirements),
+        "tags": ["regression"],
         "expect": catalogue_expectation(found),
     }
     origin = f"# From `conformance fuzz --seed {found.seed}`, case {found.number}.\n"

@@ -6,23 +6,34 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from conformance import invariants
 from conformance.commands import app
 from conformance.defects.all import ALL_DEFECTS
-from conformance.defects.rewrite import applied
+from conformance.defects.rewrite import Rewrite, applied
 from conformance.fuzz import campaign as campaigns
 from conformance.fuzz.campaign import Plan, run_campaign
-from conformance.fuzz.case import BlockResult, CaseResult
+from conformance.fuzz.case import BlockResult, CaseResult, Found
+from conformance.fuzz.files import text_of
 from conformance.fuzz.replaying import FILL_IN
-from conformance.outcome import Outcome
+from conformance.invariants import INVARIANTS
+from conformance.outcome import Finding, Outcome
 from scenarios import load_catalogue, load_scenario
 
 DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
+PLAIN = {
+    "title": "t",
+    "about": "a",
+    "requires": [],
+    "clip": {"seconds": 1.4, "frames": False},
+    "expect": {"finishes_within_s": 1000.0},
+}
 FUZZ = ["fuzz", "--cases", "6", "--seed", "3", "--jobs", "1", "--no-judge", "--no-media"]
 
 
@@ -124,14 +135,41 @@ def test_promoting_fills_in_what_is_known_and_asks_for_a_title(found: Path, tmp_
     assert "is not seen any more (found now: nothing)" in said
 
 
-def test_what_nothing_explains_is_not_promoted(found: Path, tmp_path: Path) -> None:
-    with defective("pad-as-speech"):
-        for file in found.glob("*.yaml"):
-            unexplained = file.read_text().split("# requires: ")[1].startswith("none named")
-            if unexplained:
-                code, said = run("promote", str(file), "unexplained", "--catalogue", str(tmp_path))
-                assert code == 2
-                assert "names no requirement" in said
+NEGATIVE_ACK = Rewrite("client.session:ClientSession.acks", "r.played_ms", "-1")
+
+
+def test_a_section_of_the_protocol_explains_as_well_as_a_requirement(tmp_path: Path) -> None:
+    with applied([NEGATIVE_ACK]):
+        run(*FUZZ, "--save", str(tmp_path))
+        file = finding_of(tmp_path)
+        assert "# requires: none named\n" in file.read_text()
+        code, said = run("promote", str(file), "acks-below-zero", "--catalogue", str(tmp_path / "catalogue"))
+    assert code == 0, said
+    data = yaml.safe_load((tmp_path / "catalogue" / "regressions" / "acks-below-zero.yaml").read_text())
+    assert data["requires"] == []
+    assert data["tags"] == ["regression"]
+    assert "protocol.md 8.1" in data["about"]
+
+
+def test_what_nothing_explains_is_not_promoted(
+    found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unexplained(observation: object) -> Iterator[Finding]:
+        yield Finding("wire-violation", (), "something else", "speech-after-commit", "")
+
+    one = next(invariant for invariant in INVARIANTS if invariant.id == "wire-violation")
+    vague = replace(one, check=unexplained)
+    monkeypatch.setattr(
+        invariants, "INVARIANTS", tuple(vague if each is one else each for each in INVARIANTS)
+    )
+    file = tmp_path / "vague.yaml"
+    found_now = Found(Finding("wire-violation", (), "", "speech-after-commit"), 3, 0, PLAIN)
+    file.write_text(text_of(found_now, file))
+
+    code, said = run("promote", str(file), "unexplained", "--catalogue", str(tmp_path))
+
+    assert code == 2
+    assert "names no requirement and no section of protocol.md" in said
     code, said = run("promote", str(finding_of(found)), "No Id", "--catalogue", str(tmp_path))
     assert code == 2
     assert "'No Id' is no id" in said

@@ -1,0 +1,81 @@
+"""What fuzzing once called a finding and was none: each scenario gave one before its rule was put right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.fuzz.case import CasePlayer
+from conformance.fuzz.play import Summary, play
+from conformance.fuzz.strategies import build
+from conformance.options import RunOptions
+from conformance.outcome import Outcome
+from mockserver.judge_verdict import plainly_there, read_verdict
+
+BASE: dict[str, Any] = {
+    "title": "t",
+    "about": "a",
+    "requires": [],
+    "expect": {"finishes_within_s": 100000.0},
+}
+
+
+def test_a_reply_that_began_after_the_drain_had_settled_is_not_asked_for(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 0.4, "frames": True, "frame_bytes": 70000},
+        "server": {
+            "profile": "input-driven",
+            "reply": [{"starts_at_unit": 1, "units": 1, "text": "One."}],
+            "decision_ms": 0,
+        },
+        "faults": [
+            {"slow_reading": {"bytes_per_s": 4000}},
+            {"stop_reading": {"proof": "unread", "on": {"sent": "response.done", "nth": 2}, "for_s": 2.3}},
+        ],
+        "client": {"deadlines": {"request_s": 120.0, "drain_slack_s": 10.0}},
+    }
+
+    played = play(build(data, "late"), RunOptions(seed=9101), tmp_path)
+
+    assert [sample for _, sample in played.summary.samples if "failed after 1 attempt(s)" in sample]
+    assert played.findings == ()
+
+
+def test_an_end_of_the_quiet_beside_the_end_of_the_drain_is_a_doubt(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 5.4, "frames": False},
+        "server": {"reply": [{"starts_at_unit": 6, "units": 12, "text": "Mixed."}]},
+        "client": {"deadlines": {"request_s": 120.0, "drain_slack_s": 10.0, "settle_s": 4.3}},
+    }
+    player = CasePlayer(9101, tmp_path)
+    longer = {**data, "clip": {"seconds": 5.5, "frames": False}}
+
+    assert player.play(data, 1).near_misses > 0
+    assert player.play(longer, 1).near_misses == 0
+
+    case = player.case(1125, data)
+    assert case.extra_runs >= 1  # by its number it is played with other ties
+    assert (case.found, case.outcome in (Outcome.PASS, Outcome.INDETERMINATE)) == ((), True)
+
+
+@pytest.mark.parametrize("told", ["error '{}'", "text '{} said'"])
+def test_the_name_of_a_reply_is_no_difference(told: str) -> None:
+    from conformance.fuzz.play import plain
+
+    one, other = (told.format(f"response resp-duplex-35ef-0-{end} ended") for end in ("9b4", "ab3d5"))
+    assert plain(one) == plain(other)
+    assert Summary((("a", plain(one)),)).difference(Summary((("a", plain("else")),))) is not None
+
+
+def test_a_verdict_inside_an_object_may_be_taken_and_may_be_asked_for_again() -> None:
+    text = '{"verdict": {"success_score": 0}}'
+
+    assert read_verdict("chat", text, "stop").scores == {"success_score": 0.0}
+    assert not plainly_there("chat", text)
+    both = '{"verdict": {"success_score": 0}, "success_score": 1}'
+    assert read_verdict("chat", both, "stop").standing == "invalid"
+    assert read_verdict("chat", '{"verdict": {"score": 0}}', "stop").standing == "missing"
