@@ -19,7 +19,7 @@ from conformance.clients import builtin
 from conformance.clients.judging import subjects_of
 from conformance.clients.making import as_played, gives_up_after_s, make_client, unplayable
 from conformance.clients.scene import ClientRun, Scene
-from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, tasks_of
+from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, stuck_of_ours, tasks_of
 from conformance.datasets import DATASET, write_dataset
 from conformance.judgement import judge, reproduce
 from conformance.judging import JudgeStage
@@ -168,8 +168,7 @@ def _performed(
         if isinstance(loop, VirtualLoop):
             # Bytes that the network never delivered make every later moment doubtful.
             observation.doubts += [f"the network did not come to rest: {told}" for told in loop.unrested]
-        stuck = close_loop(loop)
-        observation.harness_errors += [f"task would not end with the loop: {name}" for name in stuck]
+        observation.harness_errors += stuck_of_ours(close_loop(loop))
     stage.client.account()
     live.account(observation, stage.server, options)
     return observation
@@ -255,10 +254,13 @@ class _Stage:
             except RuntimeError as error:
                 if not self.observation.livelock or "stopped before" not in str(error):
                     raise
-                self._stop_after_livelock()
-            except KeyboardInterrupt:
-                self._end_sessions()
+                self._abandon_sessions()
+            except KeyboardInterrupt:  # no session is left open on a server, and no second one delays that
+                loop.run_until_complete(self.server.stop())
                 raise live.interrupted(self.observation, self.server) from None
+            except SystemExit as error:  # of a task of the client's: it must not end us, least of all with 0
+                self.observation.client_error = error
+                self._abandon_sessions()
             finally:
                 for seam in reversed(self.seams):  # each restores what it found
                     seam.release()
@@ -289,7 +291,7 @@ class _Stage:
         reports = [seam.report() for seam in self.seams]
         return [replace(report, evidence=self.recorder.relative(report.evidence)) for report in reports]
 
-    def _stop_after_livelock(self) -> None:
+    def _abandon_sessions(self) -> None:
         """The listener must not outlive the scenario; a client that spins on in spite of all is given up."""
         for task in tasks_of(self.loop):
             task.cancel()
@@ -300,10 +302,6 @@ class _Stage:
                 self.loop.run_until_complete(stopping)
             except RuntimeError:
                 stopping.close()
-
-    def _end_sessions(self) -> None:
-        """Ctrl-C: no session is left open on a server, and no second one delays that."""
-        self.loop.run_until_complete(self.server.stop())
 
     async def _main(self) -> None:
         await self._on_the_server("server-start", self.server.start())
@@ -367,9 +365,9 @@ class _Stage:
         self.server.release_faults()
         if self.judge is not None:
             self.judge.server.release_faults()
-        left = tasks_of(self.loop, "client")
-        if left:
-            await asyncio.wait(left, timeout=RELEASE_S)
+        self.left = tasks_of(self.loop, "client")  # kept, or the collector takes one nobody else knows
+        if self.left:
+            await asyncio.wait(self.left, timeout=RELEASE_S)
         if self.wiring.open_sockets():
             await asyncio.sleep(RELEASE_S)
         if not self.observation.watchdog_fired:

@@ -84,7 +84,7 @@ def _execute(file: Path, top: Path, told: str) -> Any:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:  # a module of others may raise anything
+        except (Exception, SystemExit) as error:  # a module of others may raise anything, or be a script
             del sys.modules[name]
             raise ConfigurationError(
                 f"--client {told}: {file} raised {type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from conformance.clock.run import (
     close_loop,
     make_loop,
     run_virtual,
+    stuck_of_ours,
 )
 from conformance.clock.sockets import (
     bytes_acked,
@@ -38,6 +39,7 @@ __all__ = [
     "make_loop",
     "run_virtual",
     "side_of",
+    "stuck_of_ours",
     "supported",
     "tasks_of",
     "unacked_bytes",

@@ -2,7 +2,7 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from conformance.clock.hooks import HookedLoop, RealLoop
@@ -158,6 +158,18 @@ def close_loop(loop: HookedLoop, grace_s: float = 5.0, *, real_s: float = 2.0) -
     left += _end_jobs(loop, real_s)
     loop.close()
     return left
+
+
+def stuck_of_ours(stuck: Sequence[str]) -> list[str]:
+    """Errors of the harness for what would not end with the loop and is ours.
+
+    A task of the client's is in a finding by then, pending or left.
+
+    Args:
+        stuck: as `close_loop` tells them.
+    """
+    ours = [name for name in stuck if not name.startswith("client task ")]
+    return [f"task would not end with the loop: {name}" for name in ours]
 
 
 def _run_until_done(loop: HookedLoop, tasks: list[asyncio.Task[Any]], grace_s: float) -> None:

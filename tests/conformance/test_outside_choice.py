@@ -97,6 +97,7 @@ def test_packages_of_a_lab_that_are_named_as_ours_are_its_own(tmp_path: Path) ->
         ("async def go(job): ...", "has no 'run'"),
         ("raise RuntimeError('no licence')", "raised RuntimeError: no licence"),
         ("async def run(job) ...", "raised SyntaxError"),
+        ("import sys\nsys.exit(0)", "raised SystemExit: 0"),
     ],
 )
 def test_a_module_that_cannot_be_used_is_told_with_its_file(tmp_path: Path, source: str, told: str) -> None:

@@ -108,6 +108,17 @@ CLEAN = "stream/clean-residual[july]"
     [
         ("async def run(job):\n    await asyncio.Event().wait()\n", "unbounded-await"),
         ("async def run(job):\n    raise RuntimeError('out of luck')\n", "client-crashed"),
+        ("async def run(job):\n    sys.exit(0)\n", "client-crashed"),
+        (
+            "async def quit(): sys.exit(0)\n"
+            "async def run(job):\n    asyncio.create_task(quit())\n    await shipped(job)\n",
+            "client-crashed",
+        ),
+        (
+            "async def run(job):\n    while True:\n        try: await asyncio.Event().wait()\n"
+            "        except asyncio.CancelledError: pass\n",
+            "unbounded-await",
+        ),
         (
             "async def run(job):\n    await shipped(job)\n"
             "    for f in Path(job.out).glob('*/*.meta.json'): f.unlink()\n",
