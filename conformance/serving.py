@@ -22,6 +22,8 @@ from mockserver.judge import JudgedSample, JudgeServer
 LEAVE_WITHIN_S = 2.0
 """After a signal clients have so long to answer the end of their sessions."""
 REMEMBERED_CONNECTIONS = 1_000
+REMEMBERED_JUDGE_REQUESTS = 500
+"""A run of 66 samples is judged by some 400; each may keep its words, 130 kB at most."""
 
 
 def serve_until_stopped(options: ServeOptions) -> Exit:
@@ -50,7 +52,14 @@ def _judge(chosen: Served, journal: ServeJournal) -> JudgeServer:
     specs = chosen.scenario.specs if chosen.scenario is not None else []
     known = [JudgedSample(s.split, s.id, s.question) for s in specs if s.clip.dataset is None]
     options = chosen.options
-    return make_judge(chosen.scenario, known, journal.judge, host=options.host, port=options.judge_port)
+    return make_judge(
+        chosen.scenario,
+        known,
+        journal.judge,
+        host=options.host,
+        port=options.judge_port,
+        keep=REMEMBERED_JUDGE_REQUESTS,
+    )
 
 
 async def _serve(chosen: Served, journal: ServeJournal) -> Exit:
@@ -84,7 +93,7 @@ async def _serve(chosen: Served, journal: ServeJournal) -> Exit:
         await server.shut_down(LEAVE_WITHIN_S)
         await judge.stop()
         journal.flush()
-    told = f"stopped after {server.accepted} connection(s), {len(judge.ledger.entries)} judge request(s)"
+    told = f"stopped after {server.accepted} connection(s), {judge.ledger.asked} judge request(s)"
     print(told, flush=True)
     return Exit.PASSED
 

@@ -5,10 +5,8 @@ No session is resumed here, so all that is left of one whose socket was lost is 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-
-_LOOKED_AFTER = 1_000
-"""Lost sessions at which those whose grace is over are forgotten, where nobody asks for a slot."""
 
 
 @dataclass
@@ -23,7 +21,7 @@ class Slots:
     limit: int | None = None
     grace_s: float = 30.0
     _held: set[object] = field(default_factory=set)
-    _lost_s: list[float] = field(default_factory=list)
+    _lost_s: deque[float] = field(default_factory=deque)
 
     @property
     def several(self) -> bool:
@@ -46,10 +44,14 @@ class Slots:
         if session in self._held:
             self._held.remove(session)
             self._lost_s.append(now_s)
-            if len(self._lost_s) >= _LOOKED_AFTER:
-                self.in_use(now_s)
+            self._look(now_s)
 
     def in_use(self, now_s: float) -> int:
         """Slots of sessions that live, or whose grace is not over."""
-        self._lost_s = [lost_s for lost_s in self._lost_s if now_s < lost_s + self.grace_s]
+        self._look(now_s)
         return len(self._held) + len(self._lost_s)
+
+    def _look(self, now_s: float) -> None:
+        """Forget those whose grace is over; they stand in the order of their loss."""
+        while self._lost_s and now_s >= self._lost_s[0] + self.grace_s:
+            self._lost_s.popleft()

@@ -56,6 +56,7 @@ class JudgeServer:
         identify: (split, id) by the client's address; asked where the request carries no id of its own.
         sink: called with each thing that happens: `asked` (a request was read), `answered`, `fault` (one changed its
             state), and its data.
+        keep: how many requests the ledger remembers, twice as many at most; None: all.
     Raises ValueError: a fault that the judge does not play.
     """
 
@@ -72,7 +73,9 @@ class JudgeServer:
         port: int = 0,
         identify: Callable[[tuple[str, int]], tuple[str, str] | None] | None = None,
         sink: Callable[[str, Mapping[str, Any]], None] | None = None,
+        keep: int | None = None,
     ) -> None:
+        self._keep = keep
         self._made_of = samples, replies, fall_back, faults
         self.reset()
         self.model = model
@@ -88,7 +91,7 @@ class JudgeServer:
     def reset(self) -> None:
         """Be as after the start: nothing asked, nothing of the script used up, no fault acted."""
         samples, replies, fall_back, faults = self._made_of
-        self.ledger = Ledger(samples)
+        self.ledger = Ledger(samples, self._keep)
         self.script = JudgeScript(replies, fall_back=fall_back)
         self._faults = JudgeFaultSet(faults, self._fault_changed)
 

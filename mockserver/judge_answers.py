@@ -144,7 +144,7 @@ def completion(entry: JudgeRequest, asked: Asked, answer: Answer) -> bytes:
         "id": f"chatcmpl-{entry.number:06d}",
         "object": "chat.completion",
         "created": CREATED + entry.number,
-        "model": entry.model,
+        "model": asked.body["model"],
         "choices": answer.choices if answer.odd_choices else [choice],
         "usage": {
             "prompt_tokens": prompt_tokens,

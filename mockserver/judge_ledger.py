@@ -13,6 +13,9 @@ from mockserver.judge_verdict import Verdict
 TEXT_CHARS = 65_536
 """So much of a request's words is kept; a longer one is cut and says so by its length."""
 
+MODEL_CHARS = 256
+"""And so much of the name of its model."""
+
 Source = Literal["script", "heuristic", "exhausted", "fault", "refused", "none", "behind"]
 """Who answered: the script, the heuristic, nobody because the script had run out, a fault in front of the model,
 the endpoint because the request was malformed; behind: a judge of one's
@@ -84,8 +87,8 @@ class JudgeRequest:
     """What it says after the reply that it shows; at most `TEXT_CHARS`."""
     model: str = ""
     images: int = 0
-    video: str | None = None
-    """URL of its video."""
+    video: bool = False
+    """It shows a video."""
     body_bytes: int = 0
     status: int | None = None
     """HTTP status sent; None: nothing was sent, or it did not reach the client."""
@@ -123,7 +126,7 @@ class JudgeRequest:
             "repeats": self.repeats,
             "model": self.model,
             "images": self.images,
-            "video": self.video is not None,
+            "video": self.video,
             "body_bytes": self.body_bytes,
             "status": self.status,
             "source": self.source,
@@ -142,6 +145,15 @@ class _Judgement:
     """Fingerprint of the last request."""
     openings: dict[int, JudgeRequest] = field(default_factory=dict)
     """Fingerprint of an opening to the last request that was nothing more."""
+    forgotten: int = 0
+    """Requests before those."""
+
+    def forget(self, oldest: int) -> None:
+        """Requests with a lower number go."""
+        kept = [entry for entry in self.requests if entry.number >= oldest]
+        self.forgotten += len(self.requests) - len(kept)
+        self.requests = kept
+        self.openings = {key: entry for key, entry in self.openings.items() if entry.number >= oldest}
 
 
 class Ledger:
@@ -149,19 +161,39 @@ class Ledger:
 
     Args:
         samples: those that may be judged.
+        keep: how many requests are remembered, twice as many at most; None: all. A judgement that none of its requests
+            is remembered of is as if it had never been.
     """
 
-    def __init__(self, samples: Sequence[JudgedSample] = ()) -> None:
+    def __init__(self, samples: Sequence[JudgedSample] = (), keep: int | None = None) -> None:
         self.entries: list[JudgeRequest] = []
+        self.asked = 0
+        """Requests so far, those that are forgotten among them."""
+        self._keep = keep
         self._samples = list(samples)
         self._judgements: dict[tuple[Any, ...], list[_Judgement]] = {}
         self._shown: dict[int, JudgeRequest] = {}
 
     def open(self, t_s: float) -> JudgeRequest:
         """A request arrived; what it is comes later."""
-        entry = JudgeRequest(len(self.entries) + 1, t_s)
+        if self._keep is not None and len(self.entries) >= 2 * self._keep:
+            self._forget(len(self.entries) - self._keep + 1)
+        self.asked += 1
+        entry = JudgeRequest(self.asked, t_s)
         self.entries.append(entry)
         return entry
+
+    def _forget(self, count: int) -> None:
+        """The oldest requests go, and what only they told."""
+        del self.entries[:count]
+        oldest = self.entries[0].number if self.entries else self.asked + 1
+        self._shown = {key: entry for key, entry in self._shown.items() if entry.number >= oldest}
+        for group, group_list in list(self._judgements.items()):
+            for judgement in group_list:
+                judgement.forget(oldest)
+            self._judgements[group] = [judgement for judgement in group_list if judgement.requests]
+            if not self._judgements[group]:
+                del self._judgements[group]
 
     def place(self, entry: JudgeRequest, asked: Asked, hint: tuple[str, str] | None) -> JudgeRequest | None:
         """Say whose request it is and which one of which judgement.
@@ -172,8 +204,8 @@ class Ledger:
             none.
         """
         entry.kind, entry.mode = asked.kind, asked.mode
-        entry.model, entry.body_bytes = str(asked.body["model"]), asked.body_bytes
-        entry.images, entry.video = len(asked.images), next(iter(asked.videos), None)
+        entry.model, entry.body_bytes = str(asked.body["model"])[:MODEL_CHARS], asked.body_bytes
+        entry.images, entry.video = len(asked.images), bool(asked.videos)
         entry.reask = asked.is_reask
         entry.text = asked.text[:TEXT_CHARS]
         if asked.is_reask:
@@ -182,7 +214,7 @@ class Ledger:
         self._shown[asked.first_print] = entry
         judgement = self._judgement(entry, asked)
         entry.judgement = judgement.number
-        entry.request = len(judgement.requests) + 1
+        entry.request = judgement.forgotten + len(judgement.requests) + 1
         last = judgement.requests[-1] if judgement.requests else None
         entry.repeats = last is not None and not last.answered and judgement.last_print == asked.whole_print
         before = judgement.openings.get(asked.first_print)
@@ -212,7 +244,7 @@ class Ledger:
                 return judgement
             break
         # Two events of a PR sample may show the same words: after a verdict the same question is a new one.
-        group_list.append(_Judgement(len(group_list) + 1))
+        group_list.append(_Judgement(group_list[-1].number + 1 if group_list else 1))
         return group_list[-1]
 
     def _owner(self, asked: Asked, hint: tuple[str, str] | None) -> tuple[str, str] | None:

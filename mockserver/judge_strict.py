@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from mockserver.judge_ledger import JudgeRequest, JudgeViolation
 from mockserver.judge_reading import REQUIRED_FIELDS, Asked
 from mockserver.judge_verdict import plainly_there
+from scenarios.errors import shown
 
 MAX_CONTENT_FRAMES = 16
 _MAX_TOKENS = {"temporal": (1200, 800), "content": (1200,), "chat": (1200,)}
@@ -23,11 +24,11 @@ def request_violations(asked: Asked, headers: Mapping[str, str]) -> Iterator[Jud
     if headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
         yield JudgeViolation("16.1", "no-json-type", f"Content-Type {headers.get('Content-Type')!r}")
     if asked.body.get("temperature") != 0.1:
-        yield JudgeViolation("16.1", "temperature", f"{asked.body.get('temperature')!r}; wanted 0.1")
+        yield JudgeViolation("16.1", "temperature", f"{shown(asked.body.get('temperature'))}; wanted 0.1")
     allowed = _MAX_TOKENS[asked.kind]
     if asked.body.get("max_tokens") not in allowed:
         wanted = " or ".join(map(str, allowed))
-        yield JudgeViolation("16.1", "max-tokens", f"{asked.body.get('max_tokens')!r}; wanted {wanted}")
+        yield JudgeViolation("16.1", "max-tokens", f"{shown(asked.body.get('max_tokens'))}; wanted {wanted}")
     yield from _shape(asked)
     text = asked.text
     for name in REQUIRED_FIELDS[asked.kind]:

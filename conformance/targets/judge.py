@@ -32,6 +32,7 @@ def make_judge(
     host: str = "127.0.0.1",
     port: int = 0,
     behind: JudgeSettings | None = None,
+    keep: int | None = None,
 ) -> JudgeServer:
     """A judge scripted as the scenario says, not yet started; without one its verdicts are plausible.
 
@@ -39,6 +40,7 @@ def make_judge(
         samples: what may be judged.
         sink: hears of each request and each change of a fault.
         behind: a judge of one's own that answers in its place.
+        keep: how many requests its ledger remembers, twice as many at most; None: all.
     """
     spec = (scenario.judge if scenario is not None else None) or JudgeSpec()
     if behind is not None:
@@ -63,4 +65,5 @@ def make_judge(
         host=host,
         port=port,
         sink=sink,
+        keep=keep,
     )

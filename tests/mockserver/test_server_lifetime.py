@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.clock import run_virtual
+from mockserver.admission import Slots
 from mockserver.profiles import PROFILES
 from scenarios.model import Reply
 
@@ -201,3 +202,14 @@ def test_the_alias_of_the_endpoint_exists_in_the_engine_only(serve: Any, bare: A
 
     assert run_virtual(lambda: main("engine")) == "session.created"
     assert "404" in run_virtual(lambda: main("july"))
+
+
+def test_slots_of_lost_sessions_are_forgotten_when_their_grace_is_over() -> None:
+    slots = Slots(grace_s=30.0)
+    for number in range(5_000):
+        slots.take(number, float(number))
+        slots.lost(number, float(number))
+
+    assert len(slots._lost_s) == 30  # nobody asked for a slot meanwhile
+    assert slots.in_use(4_999.0) == 30
+    assert slots.in_use(5_029.0) == 0

@@ -59,7 +59,7 @@ def test_a_request_is_told_by_what_it_asks_for_and_what_it_shows(
             messages = say.content(frames=3) if make == "content_frames" else getattr(say, make)()
             answered = await judge.ask(messages)
             entry = judge.last
-            assert (entry.kind, entry.mode, entry.images, entry.video is not None) == (
+            assert (entry.kind, entry.mode, entry.images, entry.video) == (
                 kind,
                 mode,
                 pictures,
@@ -435,3 +435,21 @@ def test_the_sink_hears_of_each_request_when_it_is_read_and_when_it_is_answered(
         ("answered", 400),
     ]
     assert "messages" not in str(heard)
+
+
+def test_a_judge_that_is_served_forgets_and_numbers_on(judging: Any, say: Any) -> None:
+    async def main() -> None:
+        async with judging(keep=3, samples=()) as judge:
+            for number in range(1, 15):
+                await judge.ask(say.content(), sample=f"RTD_Omni/{number % 7}", model="m" * 1000)
+                ledger = judge.server.ledger
+                assert len(ledger.entries) <= 6
+                assert ledger.entries[-1].number == ledger.asked == number
+            entry = ledger.entries[-1]
+            assert (entry.judgement, entry.request, len(entry.model)) == (1, 1, 256)  # the first is forgotten
+            assert len(ledger._judgements) <= 6
+            assert len(ledger._shown) == 1
+            await judge.ask(say.content(), sample="RTD_Omni/0")
+            assert (ledger.entries[-1].judgement, ledger.entries[-1].request) == (1, 2)
+
+    run_virtual(main)
