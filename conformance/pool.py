@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
+import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
+from types import FrameType
 from typing import TypeVar
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+WORKERS_END_S = 8.0
+"""Workers that are still there then are killed."""
+INTERRUPTED = 130
 
 
-def spread(function: Callable[[Job], Result], jobs: Sequence[Job], processes: int) -> Iterator[Result]:
+def spread(
+    function: Callable[[Job], Result], jobs: Sequence[Job], processes: int
+) -> Generator[Result, None, None]:
     """Results of `function` for every job, in order, as they become ready.
 
     Args:
@@ -35,14 +44,39 @@ def spread(function: Callable[[Job], Result], jobs: Sequence[Job], processes: in
         initializer=_leave_interrupts_to_the_parent,
     )
     try:
-        yield from pool.map(function, jobs)
+        yield from pool.map(partial(_interruptible, function), jobs)
         pool.shutdown()
     except BaseException:
-        # Waiting for the workers could take as long as a job on the real clock: minutes.
-        for worker in multiprocessing.active_children():
-            worker.kill()
+        _end_workers()
         pool.shutdown(wait=False, cancel_futures=True)
         raise
+
+
+@contextlib.contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM is what Ctrl-C is, once; it leaves no more behind. Of the main thread alone."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end_workers() -> None:
+    """Let each put its own things away, a program of others with all its group; no job is waited for."""
+    workers = multiprocessing.active_children()
+    for worker in workers:
+        worker.terminate()
+
+    def kill() -> None:
+        for worker in workers:
+            worker.kill()
+
+    late = threading.Timer(WORKERS_END_S, kill)
+    late.start()
+    for worker in workers:
+        worker.join()
+    late.cancel()
 
 
 _OBJECTS_BETWEEN = 50_000
@@ -67,5 +101,20 @@ def freeze() -> None:
 
 
 def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches the whole process group; the parent alone decides what it means."""
+    """Ctrl-C reaches the whole process group; the parent alone decides what it means, and tells by SIGTERM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interruptible(function: Callable[[Job], Result], job: Job) -> Result:
+    """In a worker: SIGTERM is to a job what Ctrl-C is without workers, and the worker's end."""
+    try:
+        with interrupted_by_sigterm():
+            return function(job)
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what is put away must not be cut short
+    raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import importlib.util
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from conformance.exits import Exit, exit_of
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import Outcome, RunReport, ScenarioResult
-from conformance.pool import spread
+from conformance.pool import interrupted_by_sigterm, spread
 from conformance.report.console import ConsoleReport
 from conformance.requirements import requirement_texts
 from scenarios import load_catalogue, select
@@ -192,7 +193,7 @@ def run_all(
     report: ConsoleReport,
     plan: Plan | None = None,
 ) -> RunReport:
-    """Run scenarios, telling each as it ends; Ctrl-C keeps what ran."""
+    """Run scenarios, telling each as it ends; Ctrl-C and SIGTERM keep what ran."""
     from conformance.again import Plan, run_with
     from conformance.runner import run_scenario
 
@@ -204,20 +205,16 @@ def run_all(
     one = partial(run_with, options=options, plan=plan or Plan(), run_once=run_scenario)
     stream = spread(one, scenarios, processes)
     try:
-        for number, result in enumerate(stream, start=1):
-            results.append(result)
-            report.scenario_finished(result, number=number, total=total)
-            if fail_fast and exit_of([result]) is not Exit.PASSED:
-                stopped = (
-                    f"stopped at the first failure (--fail-fast): {number} of {total} ran"
-                    if number < total
-                    else ""
-                )
-                break
+        with interrupted_by_sigterm(), contextlib.closing(stream):
+            for number, result in enumerate(stream, start=1):
+                results.append(result)
+                report.scenario_finished(result, number=number, total=total)
+                if fail_fast and exit_of([result]) is not Exit.PASSED:
+                    if number < total:
+                        stopped = f"stopped at the first failure (--fail-fast): {number} of {total} ran"
+                    break
     except KeyboardInterrupt:
         interrupted = True
-    finally:
-        stream.close()  # type: ignore[attr-defined]
     return RunReport(
         results=tuple(sorted([*results, *skipped], key=lambda r: r.id)),
         seed=options.seed,

@@ -69,9 +69,13 @@ class CommandRun:
         scene = self._scene
         job = self._shared.job(server_url)
         self._argv = scene.options.client.fill(job.fields())
-        self._program = Program(self._start(job))
-        scene.recorder.add("", "client", "started", {"argv": shlex.join(self._argv)})
         try:
+            self._program = Program(self._start(job))
+        except BaseException:  # an interrupt while it starts
+            self._helper.give_up()
+            raise
+        try:
+            scene.recorder.add("", "client", "started", {"argv": shlex.join(self._argv)})
             await self._program.ended()
         finally:
             self._ended_s = asyncio.get_running_loop().time()

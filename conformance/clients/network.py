@@ -6,7 +6,10 @@ nothing but loopback. The server listens there through a socket that was made in
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -86,10 +89,12 @@ class Helper:
             raise OSError(refused)
 
     def give_up(self) -> None:
-        """Nothing is to be run."""
+        """Nothing is to be run; a program that runs already ends with its group."""
         self._channel.close()
-        self.process.kill()
-        self.process.wait()
+        if self.process.returncode is None:  # not reaped, so its group cannot be another's
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()

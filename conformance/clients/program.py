@@ -112,11 +112,13 @@ class Program:
         Returns: its exit status; of a program that ended by itself its own, else minus the signal.
         """
         exited = asyncio.ensure_future(self.ended())
-        done, _ = await asyncio.wait({exited}, timeout=0.05)
-        if not done:
-            self._signal(signal.SIGTERM)
-            done, _ = await asyncio.wait({exited}, timeout=TERM_S)
-        self._signal(signal.SIGKILL)  # whatever it has left in its group, too
+        try:
+            done, _ = await asyncio.wait({exited}, timeout=0.05)
+            if not done:
+                self._signal(signal.SIGTERM)
+                done, _ = await asyncio.wait({exited}, timeout=TERM_S)
+        finally:  # cancelled once more, too, where a loop ends in a hurry
+            self._signal(signal.SIGKILL)  # whatever it has left in its group, too
         if not done:
             await exited
         for pipe in list(self._open):

@@ -24,6 +24,8 @@ from tests.conformance.playing_programs import CLEAN, STORY, play
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent.parent / "docs" / "examples"
 
+CLEAN_ID = "stream/clean-residual[july]"
+
 STALLED = (
     STORY
     + """
@@ -194,3 +196,39 @@ def test_how_long_a_run_takes_is_told_before_it_begins() -> None:
     )
     assert "given up after 5 s at most" in estimate(chosen, replace(options, client_deadline_s=5.0), 8)
     assert "nothing is played" in estimate([catalogue["close/no-socket"]], options, 8)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_run_that_is_ended_leaves_no_program_and_no_child_of_one_behind(tmp_path: Path) -> None:
+    """By SIGTERM, as CI ends a job: a worker each, so Ctrl-C goes the same way. One program of two is stubborn."""
+    (tmp_path / "hang.sh").write_text(
+        "mkdir stubborn 2>/dev/null && trap '' TERM\nsleep 60 &\necho $$ $! >> pids\nwait\nwait\nsleep 60\n"
+    )
+    argv = ["run", "--client", "command:sh hang.sh", CLEAN_ID, "close/never-closed[deferred]", "--jobs", "2"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "conformance", *argv],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        pids: list[int] = []
+        until = time.monotonic() + 30
+        while len(pids) < 4 and time.monotonic() < until:
+            time.sleep(0.02)
+            if (tmp_path / "pids").exists():
+                pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=30)
+    left = [pid for pid in pids if _runs(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert (len(pids), left) == (4, [])
+    assert process.returncode == 130
+    assert "interrupted: only what is listed above ran" in told
