@@ -176,7 +176,11 @@ def run_live(
     from conformance.targets.live import LiveTarget
 
     if options.client.outside:
-        raise ConfigurationError("--client: on a live server only the builtin client is played")
+        raise ConfigurationError(
+            f"--client {options.client.told}: on a live server only the builtin client is played (leave "
+            "--client out). To look at another one there, point it at "
+            "`conformance record --url …`; `conformance replay CASSETTE --client …` plays that server to it"
+        )
     server, judge = peers
     plan = LivePlan(
         LiveTarget(server, inject=limits.inject, judge=judge, record=limits.record),

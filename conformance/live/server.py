@@ -114,6 +114,10 @@ def live_server(
     if not model:
         raise ConfigurationError("--model: found nothing; the name that /v1/models lists")
     server = LiveServer(_checked(url), model, headers, ca_file)
+    if ca_file is not None and not server.secure:
+        raise ConfigurationError(
+            f"--ca-file {ca_file}: {server.told()['url']} has no TLS; it goes with wss://"
+        )
     server.tls()
     return server
 

@@ -468,6 +468,7 @@ LINES = [
     ({"header": ["no colon"]}, "expected 'NAME: VALUE'"),
     ({"header": ["X: env:UNSET"]}, "the variable is not set"),
     ({"ca_file": Path("absent.pem")}, "no such file"),
+    ({"ca_file": Path(__file__), "url": "ws://h/v1/realtime"}, "has no TLS; it goes with wss://"),
     ({"model": ""}, "--model"),
 ]
 
