@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conformance.cli_live import CaFile, Header, server_of
 from conformance.exits import Exit
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def probe(
     api_key_env: Annotated[
         str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the API key.")
     ] = None,
+    ca_file: CaFile = None,
+    header: Header = None,
     ref_audio: Annotated[Path | None, typer.Option("--ref-audio", metavar="WAV")] = None,
     question: Annotated[
         Path | None, typer.Option(metavar="WAV", help="With --url: spoken instead of the made clips.")
@@ -59,7 +61,7 @@ def probe(
         chosen = [s for s in select(load_catalogue(), names or []) if s.probe is not None]
         if not chosen:
             raise ConfigurationError(f"no probe among {' '.join(names or [])}; `conformance list 'probes/*'`")
-        elsewhere = _elsewhere(url, model, api_key_env, question, profile)
+        elsewhere = _elsewhere(url, model, (api_key_env, ca_file, header), question, profile)
         targets = _ask(chosen, options, profile or [], elsewhere)
     except (ScenarioError, ConfigurationError) as error:
         raise _refused(str(error)) from None
@@ -126,33 +128,33 @@ def _ask(
 def _elsewhere(
     url: str | None,
     model: str | None,
-    api_key_env: str | None,
+    access: tuple[str | None, Path | None, list[str] | None],
     question: Path | None,
     profiles: list[str] | None,
 ) -> Elsewhere | None:
     from client.input_errors import MediaError
     from client.wav import read_pcm16
-    from client.wire import realtime_url
     from conformance.clients.builtin import MODEL
     from conformance.options import ConfigurationError
     from conformance.probing.ask import Elsewhere
 
+    api_key_env, ca_file, header = access
     if url is None:
-        for name, value in (("--model", model), ("--api-key-env", api_key_env), ("--question", question)):
-            if value is not None:
+        given = (
+            ("--model", model),
+            ("--api-key-env", api_key_env),
+            ("--ca-file", ca_file),
+            ("--header", header),
+        )
+        for name, value in (*given, ("--question", question)):
+            if value:
                 raise ConfigurationError(f"{name} is for a server elsewhere; give --url")
         return None
     if profiles:
         raise ConfigurationError("--profile is of the mock server; leave it out with --url")
-    headers: dict[str, str] = {}
-    if api_key_env is not None:
-        key = os.environ.get(api_key_env)
-        if not key:
-            raise ConfigurationError(f"--api-key-env {api_key_env}: the variable is not set")
-        headers["Authorization"] = f"Bearer {key}"
+    server = server_of(url, model or MODEL, api_key_env, ca_file, header)
     try:
-        realtime_url(url, model or MODEL)
         pcm = read_pcm16(question, str(question)) if question is not None else None
-    except (ValueError, MediaError) as error:
+    except MediaError as error:
         raise ConfigurationError(str(error)) from None
-    return Elsewhere(url, model or MODEL, headers, pcm)
+    return Elsewhere(server.url, server.model, server.headers, pcm, server.tls())

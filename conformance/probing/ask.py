@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -26,9 +27,11 @@ class Elsewhere:
 
     url: str
     model: str = builtin.MODEL
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     question: bytes | None = None
     """Spoken in the place of made clips that have speech: 16 kHz mono PCM16. A real model answers no tone."""
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    """Of a wss URL: whom to trust; None: the system's trust store."""
 
 
 def run_probe(
@@ -84,7 +87,7 @@ def _asking_elsewhere(
 ) -> Asking:
     speaks = scenario.clip is not None and scenario.clip.speech != []
     pcm = elsewhere.question if elsewhere.question and speaks else _pcm_of(scenario, options)
-    return Asking(elsewhere.url, elsewhere.model, voice, pcm, elsewhere.headers)
+    return Asking(elsewhere.url, elsewhere.model, voice, pcm, elsewhere.headers, tls=elsewhere.tls)
 
 
 def _pcm_of(scenario: Scenario, options: RunOptions) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +37,9 @@ class Asking:
     voice: ReferenceVoice
     pcm: bytes
     """The clip: 16 kHz mono PCM16."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    """Of a wss URL: whom to trust; None: the system's trust store."""
     deadlines: Deadlines = field(default_factory=Deadlines)
 
 
@@ -122,7 +125,7 @@ class _Prober:
         asking = self.asking
         url = wire.realtime_url(asking.url, asking.model)
         self._connection = await Connection.open(
-            url, deadlines=asking.deadlines, headers=asking.headers, name="probe"
+            url, deadlines=asking.deadlines, headers=asking.headers, tls=asking.tls, name="probe"
         )
         self._reader = asyncio.create_task(self._read(self._connection), name="probe-reader")
         update = wire.session_update(

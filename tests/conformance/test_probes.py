@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from mockserver.app import MockServer
 from scenarios import Scenario, ScenarioError, load_catalogue, load_scenario
 from scenarios.faults_transport import RefuseUpgrade
 from scenarios.probing import FACTS, ProbeSpec, ProbeStep
+from tests.conformance.live_standins import Authority, standing
 
 PROBES: dict[str, Scenario] = {s.id: s for s in load_catalogue() if s.probe is not None}
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "probes.md"
@@ -151,6 +153,23 @@ def test_a_server_that_is_away_is_told_and_is_no_fact() -> None:
     assert result.reason.startswith("open: ")
     assert result.facts == {}
     assert table.target_of("away", [result]).failed == {"handshake": result.reason}
+
+
+def test_a_server_behind_tls_is_asked_with_the_certificates_that_were_named(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = authority.context("IP:127.0.0.1")
+    trusted = ssl.create_default_context(cafile=str(authority.ca))
+    assert HANDSHAKE.probe is not None
+    spec = HANDSHAKE.probe
+
+    async def main(tls: ssl.SSLContext | None) -> int:
+        async with standing(tls=context) as where:
+            asking = Asking(f"wss://{where}/v1/realtime", "m", VOICE, b"", tls=tls)
+            return len((await play(spec, asking)).received("session.created"))
+
+    assert run_virtual(lambda: main(trusted)) == 1
+    with pytest.raises(ProbeFailed, match="certificate"):
+        run_virtual(lambda: main(None))
 
 
 def _played(spec: ProbeSpec, server: MockServer) -> Transcript:
@@ -291,7 +310,9 @@ def test_two_files_are_compared_and_a_difference_is_exit_1(tmp_path: Path) -> No
     [
         (["probe", "--profile", "august"], "no profile 'august'"),
         (["probe", "--question", "q.wav"], "give --url"),
-        (["probe", "--url", "ftp://x"], "wanted ws://"),
+        (["probe", "--url", "ftp://x"], "allowed: ws, wss"),
+        (["probe", "--header", "X: y"], "--header is for a server elsewhere"),
+        (["probe", "--url", "ws://x", "--ca-file", __file__], "has no TLS"),
         (["probe", "--url", "ws://127.0.0.1:9", "--profile", "july"], "leave it out with --url"),
         (["probe", "--url", "ws://127.0.0.1:9", "--api-key-env", "NO_SUCH_VARIABLE"], "is not set"),
         (["probe", "close/no-transport"], "no probe among"),
