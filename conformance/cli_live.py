@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -144,13 +145,16 @@ def refuse_elsewhere_options(**given: object) -> None:
 
 
 def masked_command(arguments: list[str]) -> str:
-    """A command line as it may be told: values of headers do not stand in it."""
+    """A command line as it may be told: values of headers, and of the queries of URLs, do not stand in it."""
     shown: list[str] = []
     for argument in arguments:
         before = shown[-1] if shown else ""
         if before == "--header" or argument.startswith("--header="):
             name, _, value = argument.partition(":")
             argument = argument if value.strip().startswith("env:") else f"{name}: ***"
+        before_query, mark, query = argument.partition("?")
+        if mark and "://" in before_query:
+            argument = before_query + mark + re.sub(r"=[^&]*", "=***", query)
         shown.append(argument)
     return shlex.join(["conformance", *shown])
 

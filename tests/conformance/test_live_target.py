@@ -313,6 +313,16 @@ def test_a_command_line_is_told_without_the_values_of_headers() -> None:
     assert "env:KEY" in told
 
 
+def test_a_command_line_is_told_without_the_query_of_its_urls() -> None:
+    told = masked_command(
+        ["run", "--url", "wss://h/v1/realtime?token=s3cret&x=1", "--judge-url=http://j/v1?key=s3cret", "a?"]
+    )
+
+    assert told == (
+        "conformance run --url 'wss://h/v1/realtime?token=***&x=***' '--judge-url=http://j/v1?key=***' 'a?'"
+    )
+
+
 def work(job: str) -> str:
     if job == "dies":
         os._exit(7)
