@@ -8,9 +8,14 @@ from conformance.doubts import NEAR_S
 from conformance.fuzz.attempts import attempts_of
 from conformance.observation import Observation
 
+UNIT_S = 1.0
+
 
 def quiet_beside_window(observation: Observation) -> Iterator[str]:
-    """Attempts whose quiet (evaluation.md 7) would have lasted long enough within a millisecond of the window's end."""
+    """Attempts whose quiet (evaluation.md 7) would have lasted long enough within a millisecond of the window's end.
+
+    Or after it, had the padding gone on for one more unit: a beat fell on the moment at which a reply was done.
+    """
     lengths_s = {f"{p.split}/{p.id}": p.video_duration_s for p in observation.prepared}
     deadlines = observation.deadlines
     for attempts in attempts_of(observation):
@@ -21,3 +26,9 @@ def quiet_beside_window(observation: Observation) -> Iterator[str]:
             until_s = drains_s + lengths_s[attempt.facts.name] + deadlines.drain_slack_s
             if any(abs(t_s + deadlines.settle_s - until_s) < NEAR_S for t_s, _ in attempt.received):
                 yield f"{attempt.name}: the quiet and the drain window end together at {until_s:.3f} s"
+            one_more_s = UNIT_S + observation.scenario.server.decision_ms / 1000 + deadlines.settle_s
+            beats = [t_s for t_s, name in attempt.sent if name == "input_audio_buffer.append"]
+            for done_s in [t_s for t_s, name in attempt.received if name == "response.done"]:
+                beside = any(abs(beat_s - done_s) < NEAR_S for beat_s in beats)
+                if beside and until_s - one_more_s < done_s < until_s - deadlines.settle_s:
+                    yield f"{attempt.name}: one padded unit more, beside {done_s:.3f} s, outlasts the drain window"

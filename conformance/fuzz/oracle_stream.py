@@ -20,6 +20,7 @@ QUIET_ENDS = (
 )
 """Faults that do not touch what comes before the teardown."""
 FROZEN = ("never_done", "freeze_tail", "extra_reply_in_padding", "listen_per_padded_unit")
+SAMPLES_A_S = 16_000
 SLOW_DECISION_MS = 500
 """A model slower than this decides units when the next are there already: the residual is not told apart from them."""
 
@@ -90,8 +91,12 @@ def _quiet_since(observation: Observation, attempt: Attempt) -> float | None:
     open_now: set[Any] = set()
     last_s = committed[0]
     decided = False
+    heard_s, behind = 0.0, True
     for entry in attempt.entries:
         at_s = entry.t_s - start_s
+        if entry.kind == "unit":  # what was sent faster than it is decided on keeps the server saying so
+            behind = heard_s < _clip_s(observation, attempt) - 1 / SAMPLES_A_S
+            heard_s += entry.data.get("samples", 0) / SAMPLES_A_S
         if entry.kind != "sent" or entry.name == "error":
             if entry.name == "error":
                 return None
@@ -104,7 +109,7 @@ def _quiet_since(observation: Observation, attempt: Attempt) -> float | None:
             entry.name == "response.done" and entry.data.get("status") != "cancelled"
         )
         if at_s >= committed[0] and decides:
-            if not decided or entry.name != "response.listen":
+            if not decided or behind or entry.name != "response.listen":
                 last_s = at_s
             decided = True
         elif entry.name not in QUIET and not entry.name.startswith("session."):

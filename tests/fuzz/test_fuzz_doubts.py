@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.fuzz.case import CasePlayer
+from conformance.fuzz.case import SLICER, CasePlayer
 from conformance.fuzz.play import Summary, play
 from conformance.fuzz.strategies import build
 from conformance.options import RunOptions
@@ -60,6 +60,42 @@ def test_an_end_of_the_quiet_beside_the_end_of_the_drain_is_a_doubt(tmp_path: Pa
     case = player.case(1125, data)
     assert case.extra_runs >= 1  # by its number it is played with other ties
     assert (case.found, case.outcome in (Outcome.PASS, Outcome.INDETERMINATE)) == ((), True)
+
+
+def test_a_beat_of_the_padding_beside_the_end_of_a_reply_is_a_doubt_where_one_unit_more_is_too_many(
+    tmp_path: Path,
+) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 3.0},
+        "server": {
+            "reply": [
+                {"starts_at_unit": 2, "units": 5, "text": "A cyclist passed."},
+                {"starts_at_unit": 7, "units": 1, "text": "A cyclist passed."},
+            ],
+            "decision_ms": 900,
+        },
+        "client": {"deadlines": {"drain_slack_s": 4.9}},
+    }
+    player = CasePlayer(9101, tmp_path)
+    in_pieces = {**data, "faults": [SLICER]}
+    roomy = {**in_pieces, "client": {"deadlines": {"drain_slack_s": 9.0}}}
+
+    assert player.play(in_pieces, 1).near_misses > 0
+    assert player.play(roomy, 1).near_misses == 0
+    case = player.case(1235, data)  # by its number it is played in pieces too
+    assert (case.extra_runs, case.found, case.outcome) == (1, (), Outcome.INDETERMINATE)
+
+
+def test_decisions_on_a_clip_that_came_at_once_are_waited_for(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 12.6, "frames": False, "speech": [2.52, 8.82]},
+        "server": {"reply": [], "decision_ms": 200},
+        "client": {"deadlines": {"request_s": 120.0}, "pace": "as-fast-as-possible"},
+    }
+
+    assert CasePlayer(9101, tmp_path).play(data, 1).findings == ()
 
 
 @pytest.mark.parametrize("told", ["error '{}'", "text '{} said'"])
