@@ -17,8 +17,8 @@ JUDGE_DEFECTS: tuple[Defect, ...] = (
             ),
         ),
         breaks=("R52", "R61"),
-        findings=("judge.scored", "judge.requests", "accuracy.status", "accuracy.evaluated"),
-        first=("judge/prose-once[temporal]",),
+        findings=("judge.scored", "judge.requests", "judge.reasks", "accuracy.status", "accuracy.evaluated"),
+        first=("judge/prose-once[temporal]", "judge/sixty-six"),
     ),
     Defect(
         name="judge-reask-unlimited",

@@ -109,7 +109,7 @@ _RETRYING: tuple[Defect, ...] = (
         rewrites=(Rewrite("client.retry:may_try_again", "attempt < MAX_ATTEMPTS", "False"),),
         breaks=("R24", "R28"),
         findings=(*_LOST, "sample.retry_count"),
-        first=("retry/row-06[once]",),
+        first=("retry/row-06[once]", "run/sixty-six"),
     ),
     Defect(
         name="timeouts-block-retry",

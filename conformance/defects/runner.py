@@ -12,6 +12,9 @@ from conformance.outcome import Finding, Outcome, ScenarioResult
 from conformance.report.explain import explain
 from scenarios.model import Scenario
 
+MANY_SAMPLES = 20
+"""From here on a scenario is a whole run."""
+
 
 def run_reference(
     scenarios: Sequence[Scenario], options: RunOptions, processes: int, defects: Sequence[Defect] = ()
@@ -44,7 +47,7 @@ def run_defects(
         Plan(
             defect.name,
             defect.rewrites,
-            tuple(_likely_first(defect, reference.concerned(defect.name, _subjects(defect, scenarios)))),
+            tuple(_likely_first(defect, reference.concerned(defect.name, subjects_of(defect, scenarios)))),
             partial(is_caught, defect) if stop_at_first else None,
         )
         for defect in defects
@@ -56,9 +59,19 @@ def run_defects(
             yield _read(defect, results)
 
 
-def _subjects(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """A session's defect is looked for where a session is the subject, a judge's where a judge is."""
-    return [s for s in scenarios if (s.judge is not None) is defect.of_the_judge or s.id in defect.first]
+def subjects_of(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """A session's defect is looked for where a session is the subject, a judge's where a judge is.
+
+    A run of many samples costs as much as fifty scenarios and asks each defect the same again and again: where there
+    are smaller ones, it is played only for the defects that name it.
+    """
+    whole_runs = {s.id for s in scenarios if len(s.specs) >= MANY_SAMPLES}
+    left_out = whole_runs - set(defect.first) if len(whole_runs) < len(scenarios) else set()
+    return [
+        s
+        for s in scenarios
+        if s.id in defect.first or ((s.judge is not None) is defect.of_the_judge and s.id not in left_out)
+    ]
 
 
 def _likely_first(defect: Defect, scenarios: Sequence[Scenario]) -> list[Scenario]:

@@ -13,7 +13,7 @@ from conformance.defects.changes import Reference, run_watched
 from conformance.defects.model import Defect
 from conformance.defects.reach import fits, watched
 from conformance.defects.rewrite import Rewrite, applied
-from conformance.defects.runner import run_defects, run_reference
+from conformance.defects.runner import run_defects, run_reference, subjects_of
 from conformance.options import RunOptions
 from conformance.runner import perform
 from conformance.trace import comparable
@@ -101,3 +101,11 @@ def test_a_probe_catches_no_defect() -> None:
 
     assert reference.results[probe.id].outcome == "pass"
     assert reference.concerned("anything", [probe]) == []
+
+
+def test_a_whole_run_is_played_for_the_defects_that_name_it_alone() -> None:
+    large, small = SCENARIOS["run/sixty-six"], SCENARIOS["drain/frozen-once"]
+
+    assert subjects_of(DEFECTS["nothing-retried"], [large, small]) == [large, small]
+    assert subjects_of(DEFECTS["pad-as-speech"], [large, small]) == [small]
+    assert subjects_of(DEFECTS["pad-as-speech"], [large]) == [large]
