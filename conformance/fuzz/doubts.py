@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from conformance.doubts import NEAR_S
-from conformance.fuzz.attempts import attempts_of
+from conformance.fuzz.attempts import Attempt
 from conformance.observation import Observation
 
 UNIT_S = 1.0
 
 
-def quiet_beside_window(observation: Observation) -> Iterator[str]:
+def quiet_beside_window(observation: Observation, of_samples: Iterable[list[Attempt]]) -> Iterator[str]:
     """Attempts whose quiet (evaluation.md 7) would have lasted long enough within a millisecond of the window's end.
 
     Or after it, had the padding gone on for one more unit: a beat fell on the moment at which a reply was done.
     """
     lengths_s = {f"{p.split}/{p.id}": p.video_duration_s for p in observation.prepared}
     deadlines = observation.deadlines
-    for attempts in attempts_of(observation):
+    for attempts in of_samples:
         for attempt in attempts:
             drains_s = attempt.phase_s("draining")
             if drains_s is None:

@@ -7,10 +7,10 @@ from the specification and share nothing with the client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from conformance.fuzz.attempts import Attempt, attempts_of
+from conformance.fuzz.attempts import Attempt
 from conformance.fuzz.oracle_judge import check_judge
 from conformance.fuzz.oracle_session import SESSION_RULES
 from conformance.fuzz.oracle_stream import STREAM_RULES
@@ -23,13 +23,13 @@ RULES: tuple[Rule, ...] = (*SESSION_RULES, *STREAM_RULES)
 """In the order their findings are told."""
 
 
-def check_model(observation: Observation) -> Iterator[Finding]:
+def check_model(observation: Observation, of_samples: Iterable[list[Attempt]]) -> Iterator[Finding]:
     """Findings of every rule over every sample; a cancelled sample and a hang say nothing more."""
     if observation.watchdog_fired or observation.livelock or observation.client_error is not None:
         return
     if any(report.name == "slow_disk" for report in observation.faults):
         return  # its loop stands still for whole writes: what was late and what was made late is not told apart
-    for attempts in attempts_of(observation):
+    for attempts in of_samples:
         if not attempts or attempts[-1].ended_s is None:
             continue
         for rule in RULES:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from client.media import Frame, Prepared
+from conformance.fuzz.attempts import Attempt, attempts_of
 from conformance.fuzz.doubts import quiet_beside_window
 from conformance.fuzz.oracle import check_model
 from conformance.fuzz.states import states_of
@@ -84,7 +85,8 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
     try:
         observation = perform(asked, options, folder, [_prepared(spec, options.seed) for spec in asked.specs])
         result = judge(observation, options, real_s=time.perf_counter() - started)
-        result = _with_model(observation, result)
+        of_samples = list(attempts_of(observation))
+        result = _with_model(observation, of_samples, result)
     except Exception as error:  # noqa: BLE001 - a bug of ours is told as ours and never blamed on the client
         return _broken(scenario, error, time.perf_counter() - started)
     finally:
@@ -94,16 +96,18 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
         result,
         Summary(tuple(_ends(observation))),
         states_of(observation),
-        observation.near_misses + sum(1 for _ in quiet_beside_window(observation)),
+        observation.near_misses + sum(1 for _ in quiet_beside_window(observation, of_samples)),
         tuple(observation.recorder.ordered()) if trace else (),
     )
 
 
-def _with_model(observation: Observation, result: ScenarioResult) -> ScenarioResult:
+def _with_model(
+    observation: Observation, of_samples: list[list[Attempt]], result: ScenarioResult
+) -> ScenarioResult:
     """The verdict with what the model of a right client says; an inert fault is no finding here."""
     if result.outcome is Outcome.HARNESS_ERROR:
         return result
-    findings = (*result.findings, *check_model(observation))
+    findings = (*result.findings, *check_model(observation, of_samples))
     if findings:
         return replace(result, outcome=Outcome.FAIL, findings=findings)
     return result
