@@ -7,6 +7,10 @@ import math
 from collections.abc import Callable
 
 
+def _nobody() -> None:
+    """Whom a cancelled alarm calls."""
+
+
 class Alarm:
     """Calls `ring` at a time, or earlier: whoever is called looks at what is due and arms it anew.
 
@@ -37,12 +41,13 @@ class Alarm:
         self._timer, self.at_s = self._loop.call_at(at_s, self._rings), at_s
 
     def cancel(self) -> None:
-        """Never ring."""
+        """Never ring again."""
         for timer in (self._timer, self._later):
             if timer is not None:
                 timer.cancel()
         self._timer = self._later = None
         self.at_s = self._later_s = math.nan
+        self._ring = _nobody  # or the two of them would wait for the garbage collector
 
     def _rings(self) -> None:
         self._timer, self.at_s = self._later, self._later_s

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import WSMessage, web
+from aiohttp import WebSocketError, WSCloseCode, WSMessage, web
 from aiohttp._websocket.reader import WebSocketDataQueue, WebSocketReader
 from aiohttp.streams import EofStream
 
@@ -38,6 +38,7 @@ class Incoming(WebSocketDataQueue):
         self.over: asyncio.Future[BaseException] = loop.create_future()
         self.over.add_done_callback(_seen)  # also where nobody comes to serve the connection
         self._messages = 0
+        self._unfinished_bytes = 0
         self._early: list[WSMessage] = []
         self._take: Callable[[WSMessage], None] = self._early.append
 
@@ -53,10 +54,18 @@ class Incoming(WebSocketDataQueue):
         """Bytes were read. A crowd of small messages makes the next reads as much smaller as it was too large."""
         self._messages = 0
         reader.feed_data(data)
+        if not self._messages:
+            self._unfinished_bytes += len(data)
+            if (
+                self._unfinished_bytes > MAX_FRAME_BYTES + READ_BYTES
+            ):  # older readers look when the frame is whole
+                self.set_exception(WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, "a frame without an end"))
+        else:
+            self._unfinished_bytes = 0
         if self._messages > CROWD:
             size = max(LEAST_READ_BYTES, len(data) * CROWD // self._messages)
             transport.max_size = size  # type: ignore[attr-defined]
-        elif len(data) == transport.max_size < READ_BYTES:  # type: ignore[attr-defined]
+        elif transport.max_size < READ_BYTES and len(data) == transport.max_size:  # type: ignore[attr-defined]
             transport.max_size = min(READ_BYTES, 2 * len(data))  # type: ignore[attr-defined]
 
     def feed_data(self, data: Any, size: int) -> None:

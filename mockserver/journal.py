@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -48,8 +48,9 @@ class Journal:
         self.sink = sink
         self.keep = keep
         self._entries: list[Entry] = []
-        self._noted: list[Note] = []
-        """What nobody has looked at yet: most journals are never read, and an entry costs more than a note of it."""
+        self._noted: list[Any] = []
+        """What nobody has looked at yet, six values a note: most journals are never read, an entry costs more than a
+        note of it, and values in no container of their own cost the garbage collector nothing."""
         self._seq: dict[int, int] = {}
         self._ended: deque[int] = deque()
 
@@ -57,14 +58,14 @@ class Journal:
     def entries(self) -> list[Entry]:
         """All that is kept, oldest first."""
         if self._noted:
-            self._entries += [self._entry(*note) for note in self._noted]
+            self._entries += [self._entry(*note) for note in self._notes()]
             self._noted.clear()
         return self._entries
 
     @property
     def later(self) -> Callable[[Note], None] | None:
         """As `add`, for who adds much; None where each entry is read at once or nothing is kept."""
-        return self._noted.append if self.sink is None and self.keep else None
+        return self._noted.extend if self.sink is None and self.keep else None
 
     def add(
         self,
@@ -82,7 +83,7 @@ class Journal:
         """
         if self.sink is None:
             if self.keep:
-                self._noted.append((t_s, connection, kind, name, data, tell))
+                self._noted += (t_s, connection, kind, name, data, tell)
             return
         entry = self._entry(t_s, connection, kind, name, data, tell)
         if self.keep:
@@ -91,8 +92,8 @@ class Journal:
 
     def forget(self) -> None:
         """Drop all that is kept; numbers go on."""
-        for note in self._noted:
-            self._seq[note[1]] = self._seq.get(note[1], 0) + 1
+        for _, connection, *_ in self._notes():
+            self._seq[connection] = self._seq.get(connection, 0) + 1
         self._noted.clear()
         self._entries.clear()
 
@@ -112,6 +113,10 @@ class Journal:
             and (name is None or e.name == name)
             and (connection is None or e.connection == connection)
         ]
+
+    def _notes(self) -> Iterator[Any]:
+        values = iter(self._noted)
+        return zip(values, values, values, values, values, values, strict=True)
 
     def _entry(
         self, t_s: float, connection: int, kind: EntryKind, name: str, data: Any, tell: Tell | None

@@ -26,7 +26,7 @@ from mockserver.replies import Decision, ReplyScript, ReplySpec
 from mockserver.responses import OpenResponse
 from mockserver.steploop import Decided, StepLoop, silence
 from mockserver.strict import StrictReader
-from mockserver.telling import MAX_KEPT_BYTES, told, told_received
+from mockserver.telling import MAX_KEPT_BYTES, told, told_received, told_text
 from mockserver.wire import (
     End,
     Event,
@@ -156,7 +156,7 @@ class ServerSession:
             event = decode(text)
             if self.state == "opening" and not opening.open_by(self, event):
                 return self._taken()
-            self._handle(event, now_s, small=len(text) <= MAX_KEPT_BYTES)
+            self._handle(event, now_s, text if len(text) <= MAX_KEPT_BYTES else None)
         except Refusal as refusal:
             self.refuse(refusal, event)
         except UnicodeDecodeError as error:
@@ -318,7 +318,7 @@ class ServerSession:
             data = {"type": told_value(event["type"]), **data}
         self._out.append(Received(name, data))
 
-    def _handle(self, event: Event, now_s: float, *, small: bool) -> None:
+    def _handle(self, event: Event, now_s: float, small: str | bytes | None) -> None:
         name = event["type"]
         if name in self.ignored:
             self._out.append(Received(name, {"ignored": True}))
@@ -330,8 +330,10 @@ class ServerSession:
         if name in LEASE_EVENTS:
             self._lifetime.lease_s = now_s
         if handler is not append and handler is not chunk:  # they tell their line themselves, media hashed
-            line = Received(name, event, told_received)
-            self._out.append(line if small else Received(name, line.line))
+            if small is not None:
+                self._out.append(Received(name, small, told_text))
+            else:
+                self.note_received(event)
         if self.clock is None or name not in CLOCKED:
             handler(self, event, now_s)
             return

@@ -46,6 +46,11 @@ def told_received(event: Event) -> dict[str, Any]:
     }
 
 
+def told_text(text: str | bytes) -> dict[str, Any]:
+    """The same of one that was kept as it came."""
+    return told_received(orjson.loads(text))
+
+
 def _shortened(value: Any, levels: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= MAX_TOLD_CHARS else f"({len(value)} characters)"

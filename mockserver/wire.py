@@ -102,14 +102,15 @@ class Received:
     """What was read, media told by hash and length. Not on the wire; for the journal."""
 
     name: str
-    data: Mapping[str, Any]
+    data: Any
     tell: Callable[[Any], Mapping[str, Any]] | None = None
     """Makes the journal's line of `data` once somebody reads it; None: it is the line."""
 
     @property
     def line(self) -> Mapping[str, Any]:
         """The journal's line."""
-        return self.data if self.tell is None else self.tell(self.data)
+        line: Mapping[str, Any] = self.data if self.tell is None else self.tell(self.data)
+        return line
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from aiohttp.streams import EofStream
 
 from conformance.clock import run_virtual
 from mockserver.incoming import CROWD, LEAST_READ_BYTES, READ_BYTES, Incoming
+from mockserver.wire import MAX_FRAME_BYTES
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -61,7 +62,7 @@ def test_what_came_with_the_upgrade_request_comes_first() -> None:
 
 @pytest.mark.parametrize(
     ("chunk", "code"),
-    [(b"\xc1\x80\x00\x00\x00\x00", 1002), (bytes([0x81, 0xFE]) + b"\x04\x00" + bytes(4), 1009)],
+    [(b"\xc1\x80\x00\x00\x00\x00", 1002), (bytes([0x81, 0xFE]) + b"\x04\x00" + bytes(4 + 1024), 1009)],
     ids=["reserved bit", "above the limit"],
 )
 def test_a_frame_that_breaks_the_rules_ends_reading(chunk: bytes, code: int) -> None:
@@ -118,3 +119,25 @@ def test_a_reader_is_never_made_to_read_less_than_a_few_frames() -> None:
         return int(transport.max_size)
 
     assert run_virtual(main) == max(LEAST_READ_BYTES, 6 * (CROWD + 1) * CROWD // (CROWD + 1))
+
+
+def test_a_frame_without_an_end_is_not_kept_for_ever() -> None:
+    chunk = bytes(READ_BYTES)
+    head = struct.pack("!BBQ", 0x81, 0xFF, 1 << 40) + bytes(4)
+
+    async def main() -> Any:
+        incoming = Incoming(asyncio.Protocol(), asyncio.get_running_loop())
+        reader = WebSocketReader(
+            incoming, 0, compress=False, decode_text=False
+        )  # one without a limit of its own
+        transport: Any = SimpleNamespace(max_size=READ_BYTES)
+        incoming.hand_to(lambda message: None)
+        incoming.take_read(reader, transport, head)
+        fed = 0
+        while not incoming.over.done():
+            incoming.take_read(reader, transport, chunk)
+            fed += len(chunk)
+        return fed, incoming.over.result().code
+
+    fed, code = run_virtual(main)
+    assert (fed // READ_BYTES, code) == (MAX_FRAME_BYTES // READ_BYTES + 1, 1009)
