@@ -36,6 +36,7 @@ from mockserver.app import MockServer
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
 from mockserver.faults import FaultSet
+from mockserver.incoming import Incoming
 from mockserver.journal import Journal
 from mockserver.profiles import PROFILES
 from mockserver.session import ServerSession
@@ -139,8 +140,9 @@ class Sink(asyncio.Transport):
 class Unfed:
     """An upgrade whose reader is never fed."""
 
-    class reader:
-        feed_data = None
+    def __init__(self) -> None:
+        self.incoming = Incoming(asyncio.Protocol(), asyncio.get_running_loop())
+        self.reader = None
 
 
 async def code_ms(made: list[bytes], units: int, profile: str, sessions: int) -> float:

@@ -6,7 +6,7 @@ counts become milliseconds by the process's own CPU time. So the figures have an
 nothing is instrumented, and nothing slowed down. Watched sockets of the virtual clock count for the clock.
 
 Counted for a side: all that runs in its context, from the TCP connection to its end: its own code, its library,
-asyncio's callbacks and transports, the kernel's part of its socket calls, and what the garbage collector does meanwhile.
+asyncio's callbacks and transports, the kernel's part of its socket calls, what the garbage collector does meanwhile.
 Not counted for either: the loop's own turns and its `poll`, the virtual clock, the media (made before). The server's
 journal stays in memory and nobody reads it, so its lines are noted and not told; its strict reader, its hashes of all
 media and its sequence numbers are on. A session has a second of PCM and a JPEG of 16 kB a unit, four acks a second from
