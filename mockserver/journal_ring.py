@@ -48,7 +48,7 @@ class JournalRing:
         if len(line) > MAX_LINE_BYTES:
             line = line_of(head, {"left_out": f"{len(line)} bytes"})
         self.last += 1
-        # A copy: orjson shrinks a large buffer to the line, and 20,000 of these would pin 60 MB of the heap around them.
+        # A copy: orjson shrinks a large buffer to the line, and 20,000 of these would pin 60 MB of heap around them.
         self._lines.append(bytes(memoryview(line)))
         self._bytes += len(line)
         while len(self._lines) > self._max_entries or self._bytes > self._max_bytes:
