@@ -133,7 +133,8 @@ class Authority:
         self.ca = folder / "ca.pem"
         self._openssl(
             "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "9",
-            "-subj", "/CN=a test authority", "-keyout", "ca.key", "-out", "ca.pem",
+            "-subj", "/CN=a test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+            "-keyout", "ca.key", "-out", "ca.pem",
         )  # fmt: skip
         self._openssl(
             "req", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -145,7 +146,8 @@ class Authority:
 
     def context(self, name: str, *, days: int = 9) -> ssl.SSLContext:
         """For a server whose certificate stands for a name or address and lasts so many days from now."""
-        (self.folder / "names").write_text(f"subjectAltName={name}")
+        # From Python 3.13 on certificates are held to RFC 5280: key usage of the one, key identifier of the other.
+        (self.folder / "names").write_text(f"subjectAltName={name}\nauthorityKeyIdentifier=keyid\n")
         self._openssl(
             "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
             "-days", str(days), "-extfile", "names", "-out", "server.pem",
