@@ -87,6 +87,25 @@ def test_a_beat_of_the_padding_beside_the_end_of_a_reply_is_a_doubt_where_one_un
     assert (case.extra_runs, case.found, case.outcome) == (1, (), Outcome.INDETERMINATE)
 
 
+def test_a_fault_that_bites_in_one_order_alone_makes_two_scenarios_of_one(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 2.4},
+        "server": {
+            "reply": [
+                {"starts_at_unit": 2, "units": 3, "text": "A cyclist passed."},
+                {"starts_at_unit": 5, "units": 1, "text": "A cyclist passed."},
+            ]
+        },
+        "faults": [{"wrong_response_id": {"event": "response.done", "on": {"sent": "audio.done"}}}],
+    }
+
+    case = CasePlayer(9202, tmp_path).case(2089, data)
+
+    assert (case.extra_runs, case.found, case.outcome) == (1, (), Outcome.INDETERMINATE)
+    assert case.notes == ("with other ties another fault bites",)
+
+
 def test_decisions_on_a_clip_that_came_at_once_are_waited_for(tmp_path: Path) -> None:
     data = {
         **BASE,
