@@ -11,6 +11,7 @@ from aiohttp import WSMessage, WSMsgType
 from aiohttp.base_protocol import BaseProtocol
 
 from mockserver.connection import Connection
+from mockserver.far_end import far_end_closed
 from mockserver.faults.actions import CloseTcp, Control, PauseReading
 from mockserver.relay import Relay
 from mockserver.wire import Output
@@ -61,6 +62,7 @@ class RelayedConnection(Connection):
         return (
             self._socket.fileno() == -1
             or self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
+            or far_end_closed(self._socket)
         )
 
     async def drained(self) -> None:

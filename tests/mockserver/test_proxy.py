@@ -421,6 +421,32 @@ def test_a_client_that_closes_without_closing_its_session_leaves_none_behind(ser
     assert client.closed.rcvd.code == 1000
 
 
+def test_a_client_whose_end_waits_behind_bytes_that_nobody_takes_is_seen_to_have_gone(
+    serve: Any, bare: Any
+) -> None:
+    """Its FIN cannot get through: the socket on this side stays established."""
+    stop = StopReading(on=On(received="session.heartbeat"), buffer_bytes=4096, proof="unread", attempt=1)
+
+    async def main() -> Any:
+        async with serve(reply=REPLY) as server, proxied(server.url, stop, max_sessions=1) as proxy:
+            async with bare(proxy.url) as client:
+                await client.open()
+                await client.send("session.heartbeat")
+                write = asyncio.ensure_future(client.append(frame_bytes=400_000))
+                await asyncio.wait({write}, timeout=2)
+                write.cancel()
+            async with bare(proxy.url) as second:
+                await asyncio.sleep(3)
+                await second.open()
+                await asyncio.sleep(1)
+                return proxy, second.names
+
+    proxy, names = run_virtual(main, allow_leaks=True)
+
+    assert "session.created" in names
+    assert proxy.unconfirmed == []
+
+
 def test_a_client_that_gives_up_a_held_connection_frees_its_turn_and_its_session(
     serve: Any, bare: Any
 ) -> None:
