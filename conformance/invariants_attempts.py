@@ -22,8 +22,9 @@ HELD_BACK = frozenset({"latency", "bandwidth", "slicer", "limit_data"})
 MOMENT_S = 0.05
 """What the server sent so shortly before the end of a connection, the client may never have read."""
 ROUNDED_S = 0.002
-REAL_S = 0.25
 """Latencies are told in milliseconds."""
+REAL_S = 0.25
+"""On a wall clock a connection is accepted, and an attempt told of, some moments after it began and ended."""
 
 
 def more_than_two_attempts(observation: Observation) -> Iterator[Finding]:
@@ -93,8 +94,7 @@ def latency_not_of_reported_attempt(observation: Observation) -> Iterator[Findin
         if facts.latency_s is None or facts.outcome == "skipped_finished":
             continue
         longest_s, whose = _longest_latency(observation, facts, told)
-        # In front of a live server a proxy accepts the connection some moments after the attempt has begun.
-        allowed_s = ROUNDED_S if observation.conversation is None else REAL_S
+        allowed_s = REAL_S if observation.wall_clock else ROUNDED_S
         if longest_s is not None and facts.latency_s > longest_s + allowed_s:
             yield Finding(
                 "latency-not-of-reported-attempt",

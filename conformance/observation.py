@@ -100,6 +100,8 @@ class Observation:
     """Whose sockets of the client were open 5 s after it returned and all seams were released."""
     escaped: list[str] = field(default_factory=list)
     """Paths outside the client's folder that it wrote, made, moved or removed."""
+    wall_clock: bool = False
+    """Whether it was played on the real clock, where every step takes some milliseconds more than it should."""
     clock_reads: Mapping[str, int] = field(default_factory=dict)
     """Readings of a clock that is not the loop's, by function and line of the client."""
     secrets: tuple[str, ...] = field(default=(SECRET,), repr=False)

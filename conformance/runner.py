@@ -146,6 +146,7 @@ def _performed(
     voice = builtin.reference_voice(options)
     observation = Observation(
         scenario=scenario,
+        wall_clock=options.clock == "real",
         deadlines=deadlines,
         prepared=prepared,
         out=folder / "answers",

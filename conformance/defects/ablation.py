@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects.changes import Plan, Reference, Rewrites, run_plans, run_watched
-from conformance.defects.mitigations import MITIGATIONS, PAIRS
+from conformance.defects.mitigations import MITIGATIONS, PAIRS, Mitigation
 from conformance.options import RunOptions
 from conformance.outcome import Outcome, ScenarioResult
 from scenarios.model import Scenario
@@ -85,15 +85,20 @@ def share(first: frozenset[str], second: frozenset[str], together: frozenset[str
 
 
 def measure(
-    scenarios: Sequence[Scenario], options: RunOptions, processes: int
+    scenarios: Sequence[Scenario],
+    options: RunOptions,
+    processes: int,
+    mitigations: Sequence[Mitigation] = MITIGATIONS,
 ) -> tuple[Reference, Iterator[Removal]]:
-    """The reference run, and each removal as it is done: the single ones in order, then the pairs."""
+    """The reference run, and each removal as it is done: the single ones in order, then the pairs of them."""
     singles: dict[tuple[str, ...], tuple[str, Rewrites]] = {
-        (m.name,): (m.about, m.without) for m in MITIGATIONS
+        (m.name,): (m.about, m.without) for m in mitigations
     }
-    by_name = {m.name: m for m in MITIGATIONS}
+    by_name = {m.name: m for m in mitigations}
     pairs: dict[tuple[str, ...], tuple[str, Rewrites]] = {
-        pair: ("both gone", by_name[pair[0]].without + by_name[pair[1]].without) for pair in PAIRS
+        pair: ("both gone", by_name[pair[0]].without + by_name[pair[1]].without)
+        for pair in PAIRS
+        if by_name.keys() >= set(pair)
     }
     changes = {**singles, **pairs}
     watched = {" + ".join(taken): rewrites for taken, (_, rewrites) in changes.items()}
