@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -55,11 +56,15 @@ def spread(
 @contextlib.contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
     """SIGTERM is what Ctrl-C is, once; it leaves no more behind. Of the main thread alone."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        numbers.append(signal.SIGINT)
+    before = {number: signal.signal(number, _interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end_workers() -> None:
@@ -117,4 +122,18 @@ def _interruptible(function: Callable[[Job], Result], job: Job) -> Result:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what is put away must not be cut short
+    if number == signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _let_half_made_objects_go()
     raise KeyboardInterrupt
+
+
+def _let_half_made_objects_go() -> None:
+    """An interrupt may cut a constructor short; what such an object says at its end is nobody's fault."""
+    otherwise = sys.unraisablehook
+
+    def hook(told: sys.UnraisableHookArgs) -> None:
+        if getattr(told.object, "__name__", "") != "__del__":
+            otherwise(told)
+
+    sys.unraisablehook = hook

@@ -368,6 +368,38 @@ def test_ctrl_c_ends_in_time_with_a_summary_of_what_ran() -> None:
     assert "Traceback" not in errors
 
 
+HALF_MADE = """
+import os, signal
+from conformance.pool import interrupted_by_sigterm
+
+class Transport:
+    def __init__(self):
+        os.kill(os.getpid(), signal.{signal})
+        self.closing = True
+    def __del__(self):
+        print("collected", self.closing)
+
+try:
+    with interrupted_by_sigterm():
+        Transport()
+except KeyboardInterrupt:
+    print("interrupted")
+import weakref
+watched = weakref.ref(set(), lambda gone: 1 / 0)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_object_that_an_interrupt_left_half_made_goes_without_a_trace(name: str) -> None:
+    program = [sys.executable, "-c", HALF_MADE.replace("{signal}", name)]
+    ended = subprocess.run(program, preexec_fn=_hear_interrupts, capture_output=True, text=True, timeout=20)
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "interrupted\n"
+    assert "closing" not in ended.stderr
+    assert "ZeroDivisionError" in ended.stderr, "what else goes unheard must be told as ever"
+
+
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
