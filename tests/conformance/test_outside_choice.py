@@ -26,10 +26,10 @@ def test_the_three_forms_are_read_and_told_as_given() -> None:
     assert (python.kind, python.module, python.function) == ("python", "lab/client.py", "run")
     assert python.told == "python:lab/client.py:run"
     command = parse_client(
-        "command:'python -m lab --url {url} --out {out}/x --note \"{} {Up}\"'".replace("'", "")
+        "command:'sh -m lab --url {url} --out {out}/x --note \"{} {Up}\"'".replace("'", "")
     )
     assert command.arguments == (
-        "python",
+        "sh",
         "-m",
         "lab",
         "--url",
@@ -51,8 +51,8 @@ def test_the_three_forms_are_read_and_told_as_given() -> None:
         ("python::run", "expected python:MOD:FUNC"),
         ("python:lab:not a name", "expected python:MOD:FUNC"),
         ("command:", "no program"),
-        ("command:python 'open", "No closing quotation"),
-        ("command:python -c {sample}", "{sample} is not known; known: {url}, {host}, {port}"),
+        ("command:sh 'open", "No closing quotation"),
+        ("command:sh -c {sample}", "{sample} is not known; known: {url}, {host}, {port}"),
         ("command:no-such-program-here {url}", "no program 'no-such-program-here'"),
     ],
 )
