@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from session_cost import Sampler  # the script beside this one
 
@@ -86,10 +87,10 @@ class Phases:
         self.counts: dict[str, Counter[tuple[str, str]]] = {}
         inner = JudgeStage.evaluate
 
-        async def evaluate(stage: JudgeStage) -> None:
+        async def evaluate(stage: JudgeStage, subjects: Any = None) -> Any:
             self.mark("sessions")
             try:
-                await inner(stage)
+                return await inner(stage, subjects)
             finally:
                 self.mark("judging")
 
