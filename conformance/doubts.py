@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.observation import Observation
+from mockserver.journal import Entry
 
 NEAR_S = 1e-3
 """An event this near to a deadline of the client could as well have been on the other side of it."""
@@ -19,6 +20,9 @@ def coincidences(observation: Observation) -> Iterator[str]:
     yield from _too_late_by_chance(observation)
     deadlines = observation.deadlines
     lengths_s = {(p.split, p.id): p.video_duration_s for p in observation.prepared}
+    entries: dict[int, list[Entry]] = {}
+    for entry in observation.entries:
+        entries.setdefault(entry.connection, []).append(entry)
     for connection in observation.connections:
         window_s = lengths_s.get(connection.sample or ("", ""), 0.0) + deadlines.drain_slack_s
         waits = (
@@ -28,27 +32,24 @@ def coincidences(observation: Observation) -> Iterator[str]:
             ("", ("session.created", "response.done"), "request_s", deadlines.request_s),
         )
         for asked, answers, name, within_s in waits:
-            yield from _near(
-                observation, connection.number, asked, answers, name, within_s, connection.opened_s
-            )
+            mine = entries.get(connection.number, [])
+            yield from _near(mine, asked, answers, name, within_s, connection.opened_s)
 
 
 _ENDS_A_DRAIN = ("input_audio_buffer.committed", "response.listen", "response.done")
 
 
 def _near(
-    observation: Observation,
-    connection: int,
+    entries: Sequence[Entry],
     asked: str,
     answers: tuple[str, ...],
     name: str,
     within_s: float,
     opened_s: float,
 ) -> Iterator[str]:
+    """Among the entries of one connection."""
     since_s = None if asked else opened_s
-    for entry in observation.entries:
-        if entry.connection != connection:
-            continue
+    for entry in entries:
         if "response.done" in answers and (entry.kind, entry.name) == ("received", "session.close"):
             return  # what comes now answers the close, and nobody waits for it with another deadline
         if since_s is None and (entry.kind, entry.name) == ("received", asked):
@@ -59,7 +60,7 @@ def _near(
                 side = "after" if gap_s > 0 else "before"
                 yield (
                     f"{entry.name} was sent {abs(gap_s) * 1000:.3f} ms {side} {name} ({within_s:g} s) passed, "
-                    f"on connection {connection}"
+                    f"on connection {entry.connection}"
                 )
 
 
