@@ -351,15 +351,22 @@ def _check(
 def _statement(
     observation: Observation, name: str, met: bool, expected: str, actual: str, sample: str | None
 ) -> Iterator[Told]:
+    spoken_for = requirements_of(name, observation.scenario.requires)
+    yield from statement(observation, name, met, expected, actual, sample, spoken_for)
+
+
+def statement(
+    observation: Observation,
+    name: str,
+    met: bool,
+    expected: str,
+    actual: str,
+    sample: str | None,
+    requirements: tuple[str, ...],
+) -> Iterator[Told]:
     """Nothing for a statement that is met, and what is wrong with one that is not, where that can be seen at all."""
     unseen = unobserved(observation, name, sample)
     if unseen is not None:
         yield unseen
     elif not met:
-        yield Finding(
-            id=name,
-            requirements=requirements_of(name, observation.scenario.requires),
-            expected=expected,
-            actual=actual,
-            sample=sample,
-        )
+        yield Finding(name, requirements, expected, actual, sample)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from conformance.checks import Told, matches, told, unobserved
+from conformance.checks import Told, matches, statement, told
 from conformance.judging import Judged, JudgedFacts
 from conformance.outcome import Finding
 from mockserver.judge_ledger import TEXT_CHARS
@@ -147,14 +147,10 @@ def _check(
 def _statement(
     observation: Observation, name: str, met: bool, expected: str, actual: str, sample: str | None
 ) -> Iterator[Told]:
-    unseen = unobserved(observation, name, sample)
-    if unseen is not None:
-        yield unseen
-    elif not met:
-        wanted = tuple(observation.scenario.requires)
-        spoken = REQUIREMENTS.get(name, REQUIREMENTS.get(name.split(".", 1)[0], ()))
-        both = tuple(requirement for requirement in wanted if requirement in spoken)
-        yield Finding(name, both or wanted, expected, actual, sample)
+    wanted = tuple(observation.scenario.requires)
+    spoken = REQUIREMENTS.get(name, REQUIREMENTS.get(name.split(".", 1)[0], ()))
+    both = tuple(requirement for requirement in wanted if requirement in spoken)
+    yield from statement(observation, name, met, expected, actual, sample, both or wanted)
 
 
 # -- what always holds
