@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import wave
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from conformance.clients.job import AUDIO_RATE_HZ, wav_of
 from scenarios.datasets import WAV, DatasetSpec
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 DATASET = "dataset"
 """Folder of the dataset beside the answers of a scenario."""
-RATE_HZ = 16_000
 MEDIA = ("question_audio", "video")
 
 
@@ -67,7 +65,7 @@ def write_dataset(scenario: Scenario, prepared: Sequence[Prepared], folder: Path
         }
         for sample, one in zip(scenario.specs, prepared, strict=True)
     ]
-    silence = bytes(2 * RATE_HZ)
+    silence = bytes(2 * AUDIO_RATE_HZ)
     others = [
         {**dict.fromkeys(MEDIA), **{key: silence if value == WAV else value for key, value in row.items()}}
         for row in spec.rows
@@ -87,7 +85,7 @@ def _write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         row = dict(row)
         for name in MEDIA:
             if isinstance(row[name], bytes):
-                path.with_name(f"{number}.wav").write_bytes(wav(row[name]))
+                path.with_name(f"{number}.wav").write_bytes(wav_of(row[name]))
                 row[name] = f"{number}.wav"
         written.append(row)
     if path.suffix == ".json":
@@ -122,16 +120,5 @@ def _cell(value: Any, name: str) -> Any:
     if name not in MEDIA:
         return value
     if isinstance(value, bytes):
-        return {"bytes": wav(value), "path": "question.wav"}
+        return {"bytes": wav_of(value), "path": "question.wav"}
     return value if value is None or isinstance(value, dict) else {"bytes": None, "path": value}
-
-
-def wav(pcm: bytes) -> bytes:
-    """A WAV file of 16 kHz mono PCM16."""
-    buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(RATE_HZ)
-        out.writeframes(pcm)
-    return buffer.getvalue()
