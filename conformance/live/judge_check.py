@@ -18,7 +18,7 @@ from client.judge.parsing import Kind, read_reply
 from client.judge.prompts import content_text, correction_text, temporal_text
 from client.judge.replies import reply_of
 from client.judge.settings import JudgeSettings
-from conformance.live.layers import MAX_BODY_BYTES, SHOWN_MODELS, model_names
+from conformance.live.layers import MAX_BODY_BYTES, model_names, require_model
 from conformance.live.problem import Problem, Step
 from scenarios.clips import make_frames
 from scenarios.model import Clip
@@ -68,14 +68,7 @@ async def _served(settings: JudgeSettings) -> Step:
     names = model_names(body) if status == 200 else None
     if names is None:
         return Step("judge models", f"/models answers {status}; the model was not checked", warns=True)
-    if settings.model not in names:
-        listed = ", ".join(names[:SHOWN_MODELS]) or "none"
-        raise Problem(
-            "judge",
-            f"{settings.model!r} is not served; served: {listed}",
-            "give one of these by --judge-model",
-            usage=True,
-        )
+    require_model(settings.model, names, "judge", "--judge-model")
     return Step("judge models", f"{settings.model} is served", loop.time() - since_s)
 
 

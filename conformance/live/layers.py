@@ -158,15 +158,20 @@ async def serves_model(server: LiveServer) -> Step:
     names = model_names(body)
     if names is None:
         return Step("models", "/v1/models is no list of models; not checked", took_s, warns=True)
-    if server.model not in names:
-        listed = ", ".join(names[:SHOWN_MODELS]) or "none"
-        raise Problem(
-            "models",
-            f"{server.model!r} is not served; served: {listed}",
-            "give one of these by --model",
-            usage=True,
-        )
+    require_model(server.model, names, "models", "--model")
     return Step("models", f"{server.model} is served", took_s)
+
+
+def require_model(model: str, served: list[str], layer: str, option: str) -> None:
+    """Whether a model is among those that are served.
+
+    Raises Problem: it is not; told with the first that are, and the option that names one.
+    """
+    if model not in served:
+        listed = ", ".join(served[:SHOWN_MODELS]) or "none"
+        raise Problem(
+            layer, f"{model!r} is not served; served: {listed}", f"give one of these by {option}", usage=True
+        )
 
 
 def model_names(body: bytes) -> list[str] | None:
