@@ -210,6 +210,17 @@ def test_a_session_whose_end_is_never_confirmed_is_told_within_the_bound(serve: 
     assert took_s < 9
 
 
+async def units_until_a_write_waits(client: Any, *, frame_bytes: int, most: int) -> int:
+    """How many units could be written, at most `most`, before one took longer than 2 s."""
+    for sent in range(most):
+        write = asyncio.ensure_future(client.append(frame_bytes=frame_bytes))
+        await asyncio.wait({write}, timeout=2)
+        if not write.done():
+            write.cancel()
+            return sent
+    return most
+
+
 def test_a_stalled_server_stalls_the_client_through_the_proxy(serve: Any, bare: Any) -> None:
     """The proxy must not swallow what the server leaves unread."""
     stop = StopReading(on=On(received="session.heartbeat"), buffer_bytes=4096, proof="unread")
@@ -222,14 +233,7 @@ def test_a_stalled_server_stalls_the_client_through_the_proxy(serve: Any, bare: 
         ):
             await client.open()
             await client.send("session.heartbeat")
-            sent = 0
-            for _ in range(200):
-                write = asyncio.ensure_future(client.append(frame_bytes=200_000))
-                await asyncio.wait({write}, timeout=2)
-                if not write.done():
-                    write.cancel()
-                    break
-                sent += 1
+            sent = await units_until_a_write_waits(client, frame_bytes=200_000, most=200)
             server.release_faults()
             return sent
 
@@ -249,14 +253,7 @@ def test_a_stall_of_the_proxy_blocks_a_client_with_default_buffers_within_a_doze
         ):
             await client.open()
             await client.send("session.heartbeat")
-            sent = 0
-            for _ in range(60):
-                write = asyncio.ensure_future(client.append(frame_bytes=24_000))
-                await asyncio.wait({write}, timeout=2)
-                if not write.done():
-                    write.cancel()
-                    break
-                sent += 1
+            sent = await units_until_a_write_waits(client, frame_bytes=24_000, most=60)
             proxy.release_faults()
             return sent
 
