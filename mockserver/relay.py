@@ -111,12 +111,10 @@ class Relay:
     def receive(self, text: str | bytes, now_s: float) -> list[Output]:
         """A text frame of the client: forwarded first, then told."""
         data = text.encode() if isinstance(text, str) else text
-        if not self.ignored:
-            self.pass_on(data)
-            return self.tell(data, now_s)
-        name = _type_of(data)
-        if name in self.ignored:
-            return [Received(name, {"ignored": True})]
+        if self.ignored:
+            name = _type_of(data)
+            if name in self.ignored:
+                return [Received(name, {"ignored": True})]
         self.pass_on(data)
         return self.tell(data, now_s)
 
