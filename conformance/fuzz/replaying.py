@@ -23,7 +23,7 @@ from scenarios import ScenarioError
 FILL_IN = "FILL IN"
 """Begins the title of a promoted scenario until somebody has said in words what it shows."""
 TRACE_HEAD = "conformance-trace"
-TRACE_FORMAT = 1
+TRACE_FORMAT = 2
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _SECTION = re.compile(r"\bprotocol\.md \d")
 """What explains a finding where no requirement does."""
@@ -123,7 +123,7 @@ def replay_trace(file: Path) -> TraceReplay:
     with scratch_folder() as scratch:
         records = CasePlayer(seed, scratch, trace=True).play(scenario, case, ties=ties).records
     new = comparable(records)
-    for number, (was, now) in enumerate(zip(_comparable_lines(old), new, strict=False), start=2):
+    for number, (was, now) in enumerate(zip(_comparable_lines(file, old), new, strict=False), start=2):
         if was != now:
             return TraceReplay(len(new), (number, was, now))
     if len(old) != len(new):
@@ -131,13 +131,15 @@ def replay_trace(file: Path) -> TraceReplay:
     return TraceReplay(len(new), None)
 
 
-def _comparable_lines(lines: Sequence[dict[str, Any]]) -> list[str]:
+def _comparable_lines(file: Path, lines: Sequence[Any]) -> list[str]:
     from conformance.trace import Record
 
     records = []
-    for line in lines:
-        data = {k: v for k, v in line.items() if k not in ("t_s", "session", "seq", "side", "what")}
-        records.append(Record(line["t_s"], line["session"], line["seq"], line["side"], line["what"], data))
+    for number, line in enumerate(lines, start=2):
+        try:
+            records.append(Record.from_json(line))
+        except (AttributeError, KeyError) as error:
+            raise ConfigurationError(f"{file}:{number}: no record of a trace: {error}") from None
     return comparable(records)
 
 

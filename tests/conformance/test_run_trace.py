@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from conformance.pool import spread
-from conformance.trace import Recorder, comparable, last_of_both_sides, write_ndjson
+from conformance.trace import Record, Recorder, comparable, last_of_both_sides, write_ndjson
 
 
 class _Clock:
@@ -73,6 +73,17 @@ def test_ndjson_holds_one_object_a_line(tmp_path: Path) -> None:
 
     lines = (tmp_path / "deep" / "trace.ndjson").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["line\nbreak"]
+
+
+def test_a_field_called_as_one_of_a_records_own_hides_neither(tmp_path: Path) -> None:
+    recorder, _ = _recorder()
+    recorder.add("a", "server", "received session.update", {"session": {"model": "m"}, "what": "x"})
+    write_ndjson(tmp_path / "trace.ndjson", recorder.ordered())
+
+    line = json.loads((tmp_path / "trace.ndjson").read_text())
+    assert (line["session"], line["what"]) == ("a", "received session.update")
+    assert (line["data.session"], line["data.what"]) == ({"model": "m"}, "x")
+    assert Record.from_json(line) == recorder.records[0]
 
 
 def _double(number: int) -> int:
