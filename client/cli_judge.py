@@ -206,7 +206,7 @@ def summarize(
         try:
             write_whole(output_json, summary)
         except OSError as error:
-            refuse(f"--output-json: {error}")
+            refuse(f"--output-json: {output_json}: cannot be written ({error.strerror or error})")
     if as_json:
         print_json({**summary, "verdicts": [verdict.to_json() for verdict in verdicts]})
     else:

@@ -76,7 +76,7 @@ def check_same_settings(
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Hold the response root for one run. The lock goes with the process, however that ends.
+    """Hold a response root or score root for one run. The lock goes with the process, however that ends.
 
     Raises RunError: another run holds it, or the folder cannot be used.
     """
@@ -84,13 +84,13 @@ def locked(root: Path) -> Iterator[None]:
         root.mkdir(parents=True, exist_ok=True)
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise RunError(f"{root}: cannot be used as response root ({error.strerror or error})") from error
+        raise RunError(f"{root}: cannot be used as output folder ({error.strerror or error})") from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RunError(
-                f"{root}: another run is writing here; allowed: one run at a time, or another response root"
+                f"{root}: another run is writing here; allowed: one run at a time, or another folder"
             ) from error
         except OSError as error:
             raise RunError(f"{root}: cannot be locked ({error.strerror or error})") from error

@@ -31,8 +31,8 @@ class ScoreError(ValueError):
 def summarize_scores(root: Path) -> dict[str, Any]:
     """Means over every `*.json` below a score root that is no summary itself.
 
-    Raises ScoreError: no such folder, files that are torn or no score files (all of them named), scores made with
-        different prompts or judges.
+    Raises ScoreError: no such folder, none in it, files that are torn or no score files (all of them named), scores
+        made with different prompts or judges.
     """
     if not root.is_dir():
         raise ScoreError(f"{root}: no such folder; allowed: a score root")
@@ -47,6 +47,10 @@ def summarize_scores(root: Path) -> dict[str, Any]:
     if broken:
         raise ScoreError(
             f"{len(broken)} file(s) are no whole score files: {'; '.join(broken)}; judge again, or take them away"
+        )
+    if not scores:
+        raise ScoreError(
+            f"{root}: no score file in it; allowed: a score root that `duplex-eval evaluate` or `run` wrote"
         )
     return summary_of(scores)
 

@@ -117,6 +117,12 @@ def test_a_root_that_is_not_there_is_told(tmp_path: Path) -> None:
         summarize_scores(tmp_path / "gone")
 
 
+def test_a_root_without_a_score_is_no_summary_of_none(tmp_path: Path) -> None:
+    write(tmp_path, "evaluation_summary.json", {"samples": 3})
+    with pytest.raises(ScoreError, match="no score file in it; allowed: a score root"):
+        summarize_scores(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("texts", "floors"),
     [
