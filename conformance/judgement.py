@@ -33,7 +33,7 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
     statements = [
         *check_expectations(observation),
         *check_dataset(observation),
-        *check_judging(observation),
+        *check_judging(_as_scripted(observation)),
     ]
     unseen_faults = unobservable_faults(observation)
     if observation.conversation is not None:
@@ -64,6 +64,15 @@ def judge(observation: Observation, options: RunOptions, *, real_s: float) -> Sc
         unobserved=(*blind, *_unobserved(invariants), *_unobserved(warnings)),
         warnings=tuple(_findings(warnings)),
     )
+
+
+def _as_scripted(observation: Observation) -> Observation:
+    """On a live server a judge's script is counted by itself, whatever the answer has beside."""
+    if observation.conversation is None:
+        return observation
+    from conformance.live.judged import by_the_script
+
+    return by_the_script(observation)
 
 
 def _outcome(

@@ -85,17 +85,24 @@ class JudgeStage:
         out: Path,
         recorder: Recorder,
         behind: JudgeSettings | None = None,
+        stretched: bool = False,
     ) -> None:
-        """Args: behind: the judge that answers; None: the scenario scripts it."""
+        """Args:
+        behind: the judge that answers; None: the scenario scripts it.
+        stretched: the script is played for another answer than the scripted one.
+        """
         if behind is not None:
-            spec = spec.model_copy(update={"model": behind.model, "video_mode": behind.video_mode})
+            # A judge that opens no files is shown frames; one that does takes frames as well.
+            frames = behind.video_mode == "frame-sample"
+            mode = {"video_mode": behind.video_mode} if frames else {}
+            spec = spec.model_copy(update={"model": behind.model, **mode})
         self.spec = spec
         self._scenario = scenario
         self._subjects = list(subjects)
         self._out = out
         self._recorder = recorder
         known = [JudgedSample(s.split, s.id, s.instruction) for s in subjects]
-        self.server = make_judge(scenario, known, self._on_judge, behind=behind)
+        self.server = make_judge(scenario, known, self._on_judge, behind=behind, stretched=stretched)
         self._finished = False
 
     async def evaluate(self, subjects: Sequence[Subject] | None = None) -> EvaluationResult:

@@ -103,6 +103,8 @@ class ScenarioResult:
     """What a probe read off the server, by the names of scenarios.probing.FACTS."""
     device: tuple[Mapping[str, Any], ...] = ()
     """On a live server: what each session cost and went for (conformance.live.bill.DeviceUse)."""
+    injected: tuple[str, ...] = ()
+    """On a live server: what was played in a peer's place beside the scenario's faults, in words."""
     away: str = ""
     """On a live server: why it could not be reached."""
 

@@ -198,10 +198,8 @@ class _Stage:
         self.judge: JudgeStage | None = None
         if scenario.judge is not None:
             subjects = subjects_of(scenario, observation.prepared, options, observation.out)
-            behind = options.live.judge if options.live is not None else None
-            self.judge = JudgeStage(
-                scenario, scenario.judge, subjects, observation.out, self.recorder, behind
-            )
+            who = live.judge_of(scenario, options)
+            self.judge = JudgeStage(scenario, scenario.judge, subjects, observation.out, self.recorder, **who)
         sizes = [f.buffer_bytes for f in scenario.faults if isinstance(f, Buffered) and f.buffer_bytes]
         self.small_bytes = min(sizes, default=None)
         self.wiring = Wiring(loop, self.recorder)

@@ -47,6 +47,7 @@ class JudgeServer:
         replies: the script; each entry answers as many requests as it says.
         fall_back: whether a request that no entry is left for gets a plausible verdict; otherwise it is answered
             with status 500, and the ledger says that the script was exhausted.
+        again: as of `JudgeScript`.
         faults: those of the layer `judge`.
         samples: what may be judged, to tell whose request is read.
         model: the model it serves; requests for another are answered all the same, and noted.
@@ -65,6 +66,7 @@ class JudgeServer:
         *,
         replies: Sequence[ReplySpec] = (),
         fall_back: bool = True,
+        again: bool = False,
         faults: Sequence[FaultBase] = (),
         samples: Sequence[JudgedSample] = (),
         model: str = "judge-model",
@@ -76,7 +78,7 @@ class JudgeServer:
         keep: int | None = None,
     ) -> None:
         self._keep = keep
-        self._made_of = samples, replies, fall_back, faults
+        self._made_of = samples, replies, (fall_back, again), faults
         self.reset()
         self.model = model
         self._answers_after_s = answers_after_s
@@ -90,9 +92,9 @@ class JudgeServer:
 
     def reset(self) -> None:
         """Be as after the start: nothing asked, nothing of the script used up, no fault acted."""
-        samples, replies, fall_back, faults = self._made_of
+        samples, replies, (fall_back, again), faults = self._made_of
         self.ledger = Ledger(samples, self._keep)
-        self.script = JudgeScript(replies, fall_back=fall_back)
+        self.script = JudgeScript(replies, fall_back=fall_back, again=again)
         self._faults = JudgeFaultSet(faults, self._fault_changed)
 
     @property

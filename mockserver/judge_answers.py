@@ -82,12 +82,15 @@ class JudgeScript:
     Args:
         replies: the first one that fits and is not used up answers.
         fall_back: whether a request that none is left for gets a plausible verdict, or is an error.
+        again: whether such a request gets the last one that fits it once more, before anything plausible: a script
+            counts the sentences of the scripted answer, and another answer may have more.
     """
 
-    def __init__(self, replies: Sequence[ReplySpec], *, fall_back: bool) -> None:
+    def __init__(self, replies: Sequence[ReplySpec], *, fall_back: bool, again: bool = False) -> None:
         self._replies = list(replies)
         self._left = [reply.times for reply in replies]
         self._fall_back = fall_back
+        self._again = again
 
     @property
     def left(self) -> int:
@@ -104,6 +107,10 @@ class JudgeScript:
                 self._left[index] -= 1
                 entry.source = "script"
                 return Answer(_text(reply, asked), reply.finish_reason)
+        fitting = [reply for reply in self._replies if _fits(reply, entry)] if self._again else []
+        if fitting:
+            entry.source = "again"
+            return Answer(_text(fitting[-1], asked), fitting[-1].finish_reason)
         if self._fall_back:
             entry.source = "heuristic"
             return Answer(plausible_reply(asked))

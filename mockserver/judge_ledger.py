@@ -16,10 +16,10 @@ TEXT_CHARS = 65_536
 MODEL_CHARS = 256
 """And so much of the name of its model."""
 
-Source = Literal["script", "heuristic", "exhausted", "fault", "refused", "none", "behind"]
-"""Who answered: the script, the heuristic, nobody because the script had run out, a fault in front of the model,
-the endpoint because the request was malformed; behind: a judge of one's
-own; none: no answer has gone out."""
+Source = Literal["script", "again", "heuristic", "exhausted", "fault", "refused", "none", "behind"]
+"""Who answered: the script, the script once more where it was used up, the heuristic, nobody because the script had run
+out, a fault in front of the model, the endpoint because the request was malformed; behind: a judge of one's own; none:
+no answer has gone out."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from conformance.abilities import Need
 from conformance.checks import wire_counts
 from conformance.live.bill import DeviceUse
+from conformance.live.judged import COUNTED, script_played, sentences_of
 from conformance.outcome import Finding, Unobserved
+from scenarios.faults import Layer
 from scenarios.model import Clip, Scenario
 
 if TYPE_CHECKING:
@@ -117,6 +119,8 @@ class Conversation:
     """What each session cost, those that ended before the commit too."""
     profiles: tuple[str, str] = ("", "")
     """Of the scenario's server and of the live one, in words; the same: nothing is known to differ."""
+    answer_only: bool = False
+    """The story is what becomes of the answer, so that it does not matter when the server said it."""
     concurrency: tuple[int, int] = (1, 1)
     """Asked for by the scenario, and granted."""
 
@@ -149,7 +153,7 @@ class Conversation:
                 told["the story needs a server that only listens, and it spoke"] = None
             elif wanted.replies > 1 and got.replies != wanted.replies:
                 told[f"the story needs {wanted.replies} replies, and the server gave {got.replies}"] = None
-            elif wanted.open_at_commit and not got.open_at_commit:
+            elif wanted.open_at_commit and not got.open_at_commit and not self.answer_only:
                 told["the story needs a reply that is open at the commit, and none was"] = None
         return list(told)
 
@@ -174,7 +178,10 @@ def scripted_shape(scenario: Scenario, clip: Clip) -> Shape:
 
 def conversation_of(scenario: Scenario, proxy: ProxyServer) -> Conversation:
     """Read off what the proxy saw."""
-    found = Conversation({spec.id: scripted_shape(scenario, spec.clip) for spec in scenario.specs})
+    found = Conversation(
+        {spec.id: scripted_shape(scenario, spec.clip) for spec in scenario.specs},
+        answer_only=scenario.judge is not None and all(f.layer is Layer.JUDGE for f in scenario.faults),
+    )
     for info in proxy.connections:
         seen = proxy.seen[info.number]
         if seen.commit_s is None:
@@ -254,6 +261,8 @@ def held_against(
             told.append(statement)
         elif _holds_all_the_same(statement, observation, conversation):
             continue
+        elif statement.id in COUNTED and not premises and script_played(observation):
+            told.append(statement)
         elif statement.id in EXACT or statement.id.startswith(EXACT_PREFIXES):
             reason = (
                 f"it is about the script, which a live server does not follow; here {statement.actual[:120]}"
@@ -280,6 +289,8 @@ def _holds_all_the_same(statement: Finding, observation: Observation, conversati
     if statement.id == "finishes_within_s":
         allowed_s = observation.scenario.expect.finishes_within_s or 0.0
         return observation.client_s <= allowed_s + sum(s.after_commit_s for s in conversation.sessions)
+    if statement.id == "sample.sentences":
+        return _has_the_servers_sentences(statement, observation, conversation)
     if statement.id == "sample.text":
         return _says_what_the_server_said(statement, observation, conversation)
     return False
@@ -300,6 +311,19 @@ def _says_what_the_server_said(
     if not whole or altered or facts is None or not mine:
         return False
     return _bare(facts.text) == _bare(mine[-1].text)
+
+
+def _has_the_servers_sentences(
+    statement: Finding, observation: Observation, conversation: Conversation
+) -> bool:
+    """Where the scenario counts all sentences of the script, those of the server stand for them."""
+    scenario = observation.scenario
+    script = sentences_of("".join(reply.text for reply in scenario.server.reply))
+    altered = any(fault.name in ALTERS_TEXT for fault in scenario.faults)
+    mine = [s for s in conversation.sessions if s.sample == statement.sample]
+    if altered or not mine or statement.expected != repr(script):
+        return False
+    return statement.actual == repr(sentences_of(mine[-1].text))
 
 
 def _bare(text: str) -> str:

@@ -40,6 +40,8 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
     if result.faults:
         lines.append("  faults")
         lines += [f"    {_fault(fault)}" for fault in result.faults]
+    for told in result.injected:
+        lines += _labelled("played here", told)
     if result.last_events:
         lines.append("  last events, both sides")
         lines += [f"    | {line}" for line in block(result.last_events, limit=EVENTS_LIMIT)]

@@ -33,6 +33,7 @@ without a new `version`.
       trace_path    path, or null
       facts         of a probe: name -> value (docs/probes.md)
       device        on a live server, a list of {sample, attempt, device_s, spent_on}
+      injected      on a live server, what was played in a peer's place beside the faults, a text each
     live          of a run on a live server: configuration, measured, bill, metrics (docs/live.md); else null
 
 Text is escaped by JSON's own rules to plain ASCII, so the document may be printed on any terminal; lone
@@ -119,6 +120,7 @@ def _result(result: ScenarioResult) -> dict[str, Any]:
         "trace_path": result.trace_path,
         "facts": dict(result.facts),
         "device": [dict(use) for use in result.device],
+        "injected": list(result.injected),
     }
 
 

@@ -32,6 +32,7 @@ def make_judge(
     host: str = "127.0.0.1",
     port: int = 0,
     behind: JudgeSettings | None = None,
+    stretched: bool = False,
     keep: int | None = None,
 ) -> JudgeServer:
     """A judge scripted as the scenario says, not yet started; without one its verdicts are plausible.
@@ -40,6 +41,8 @@ def make_judge(
         samples: what may be judged.
         sink: hears of each request and each change of a fault.
         behind: a judge of one's own that answers in its place.
+        stretched: the answers judged are not the scripted ones: what the script has no reply left for gets the last one
+            that fits once more.
         keep: how many requests its ledger remembers, twice as many at most; None: all.
     """
     spec = (scenario.judge if scenario is not None else None) or JudgeSpec()
@@ -57,7 +60,8 @@ def make_judge(
         )
     return JudgeServer(
         replies=spec.replies,
-        fall_back=not spec.is_scripted,
+        fall_back=stretched or not spec.is_scripted,
+        again=stretched,
         faults=judge_faults(scenario),
         samples=samples,
         model=spec.model,

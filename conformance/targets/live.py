@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from conformance.abilities import ALL, Abilities, Need
 from conformance.live.bill import DeviceUse, For
 from conformance.live.cassette import CassetteTape
+from conformance.live.judged import hastened, played
 from conformance.live.measured import Measured
 from conformance.live.premises import Conversation, conversation_of
 from conformance.live.server import LiveServer, masked
@@ -86,9 +87,10 @@ def beyond_reach(scenario: Scenario, target: LiveTarget) -> list[tuple[str, str]
     ]
     if scenario.judge is not None:
         if scenario.judge.is_scripted:
-            told.append(
-                ("judge", "its script of verdicts fits the scripted answer, not what a live server says")
-            )
+            if not target.inject:
+                told.append(
+                    ("judge", "its script of verdicts is played in a judge's place only with --inject")
+                )
         elif target.judge is None:
             told.append(("judge", "no judge was named (--judge-url)"))
         elif any(fault.layer is Layer.JUDGE for fault in scenario.faults) and not target.inject:
@@ -140,6 +142,21 @@ def make_server(
         tape=_tape(scenario, target),
         drop_headers=frozenset({"authorization"}),  # the client's is a canary; the server's key is added here
     )
+
+
+class JudgeOf(TypedDict):
+    """Who answers in a scenario with a judge."""
+
+    behind: JudgeSettings | None
+    stretched: bool
+
+
+def judge_of(scenario: Scenario, options: RunOptions) -> JudgeOf:
+    """The judge that was named; where a scenario scripts one, the script is played and nobody else is asked."""
+    scripted = scenario.judge is not None and scenario.judge.is_scripted
+    if options.live is None or scripted:
+        return {"behind": None, "stretched": options.live is not None}
+    return {"behind": options.live.judge, "stretched": False}
 
 
 def _tape(scenario: Scenario, target: LiveTarget) -> CassetteTape | None:
@@ -209,12 +226,12 @@ def _profiles(scenario: Scenario, measured: Measured) -> tuple[str, str]:
 
 
 def fitted(scenario: Scenario, target: LiveTarget, max_sessions: int) -> tuple[Scenario, LiveTarget]:
-    """A scenario that opens no more sessions at a time than it may."""
+    """A scenario that opens no more sessions at a time than it may, and waits for no judge longer than it must."""
     asked = scenario.client.concurrency
     granted = min(asked, max_sessions)
     client = scenario.client.model_copy(update={"concurrency": granted})
     target = replace(target, sessions=granted, asked_sessions=asked)
-    return scenario.model_copy(update={"client": client}), target
+    return hastened(scenario.model_copy(update={"client": client})), target
 
 
 def _uses(observation: Observation, proxy: ProxyServer) -> list[DeviceUse]:
@@ -237,7 +254,11 @@ def _uses(observation: Observation, proxy: ProxyServer) -> list[DeviceUse]:
 def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
     """A result with what its sessions cost; a server that went away is told as that, and blamed on nobody else."""
     assert observation.conversation is not None
-    result = replace(result, device=tuple(asdict(use) for use in observation.conversation.uses))
+    result = replace(
+        result,
+        device=tuple(asdict(use) for use in observation.conversation.uses),
+        injected=played(observation.judged),
+    )
     if observation.away:
         return replace(
             result,

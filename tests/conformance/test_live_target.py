@@ -20,19 +20,15 @@ from conformance.live.dispatch import dispatch
 from conformance.live.measured import Measured
 from conformance.live.premises import Conversation, Session, Shape, held_against
 from conformance.live.report import first_line, lines, pull_request_table
-from conformance.live.server import LiveServer
 from conformance.live.session import unplayed
 from conformance.options import RunOptions
 from conformance.outcome import Finding, Outcome, RunReport, ScenarioResult, Unobserved
 from conformance.targets import live
 from conformance.targets.live import LiveTarget, abilities, beyond_reach
-from mockserver.app import MockServer
-from mockserver.proxy import ProxyServer
-from mockserver.upstream import Behind
-from scenarios import load_catalogue
-from scenarios.faults import FaultBase, LateSessionClosed
+from scenarios.faults import LateSessionClosed
 from scenarios.faults_session import LateSessionCreated
 from scenarios.model import Reply, Scenario
+from tests.conformance.live_playing import CATALOGUE, SERVER, played
 
 MEASURED = Measured(
     dialect="J",
@@ -52,43 +48,6 @@ MEASURED = Measured(
     close="",
     supports_barge_in=None,
 )
-SERVER = LiveServer("ws://127.0.0.1:9/v1/realtime", "m")
-CATALOGUE = {s.id: s for s in load_catalogue()}
-
-
-def played(
-    monkeypatch: pytest.MonkeyPatch,
-    scenario: Scenario | str,
-    *,
-    replies: list[Reply] | None = None,
-    own_faults: tuple[FaultBase, ...] = (),
-    away: bool = False,
-    sessions: int = 8,
-) -> ScenarioResult:
-    """One scenario on a stand-in behind the live target's proxy, all in one loop and in virtual time.
-
-    Args:
-        replies: of the stand-in; None: as the scenario scripts.
-        own_faults: what is wrong with the stand-in itself.
-    """
-    scenario = CATALOGUE[scenario] if isinstance(scenario, str) else scenario
-    script = scenario.server.reply if replies is None else replies
-    server = MockServer(profile=scenario.server.profile, replies=script, faults=own_faults, seed=1)
-
-    class StandIn(ProxyServer):
-        async def start(self) -> None:
-            if not away:
-                await server.start()
-                self.behind = Behind(server.url)
-            await super().start()
-
-        async def stop(self) -> None:
-            await super().stop()
-            await server.stop()
-
-    monkeypatch.setattr(live, "ProxyServer", StandIn)
-    target = LiveTarget(SERVER, inject=True, sessions=sessions)
-    return runner.run_scenario(scenario, RunOptions(live=target, abilities=abilities(target)))
 
 
 SPEAKING = [Reply(starts_at_unit=1, units=3, text="Something else is said. And more of it.")]
@@ -214,7 +173,11 @@ def test_what_a_live_server_cannot_show_is_told_before_anything_is_spent() -> No
         ("freeze_tail", "the server's own silence cannot be switched off from the path to it")
     ]
     assert told["commit/stall-at-commit"] == []
-    assert all(reasons for name, reasons in told.items() if CATALOGUE[name].judge is not None)
+    judged = {name: s.judge for name, s in CATALOGUE.items() if s.judge is not None}
+    assert [name for name in judged if told[name] == [("judge", "no judge was named (--judge-url)")]]
+    assert all(bool(told[name]) is not spec.is_scripted for name, spec in judged.items())
+    bare = LiveTarget(SERVER)
+    assert all("--inject" in dict(beyond_reach(CATALOGUE[n], bare))["judge"] for n in judged if not told[n])
 
 
 def test_without_inject_no_fault_is_played_and_the_option_is_named() -> None:

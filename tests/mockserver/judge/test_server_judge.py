@@ -314,6 +314,22 @@ def test_a_script_with_a_fall_back_goes_on_with_plausible_verdicts(judging: Any,
     run_virtual(main)
 
 
+def test_a_script_for_another_answer_gives_the_last_reply_that_fits_once_more(judging: Any, say: Any) -> None:
+    replies = [JudgeReply(temporal_score=3, is_relevant=1), JudgeReply(temporal_score=1, is_relevant=1)]
+
+    async def main() -> None:
+        async with judging(replies=replies, again=True) as judge:
+            scores = [
+                (await judge.ask(say.temporal(said=words))).verdict["temporal_score"] for words in "abc"
+            ]
+            await judge.ask(say.chat())
+            assert scores == [3, 1, 1]
+            told = [entry.source for entry in judge.server.ledger.entries]
+            assert told == ["script", "script", "again", "heuristic"]
+
+    run_virtual(main)
+
+
 def test_a_plausible_verdict_depends_on_the_text_alone_and_is_fair_on_the_whole(
     judging: Any, say: Any
 ) -> None:

@@ -1,0 +1,56 @@
+"""Plays a scenario on a stand-in behind the live target's proxy."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance import runner
+from conformance.live.server import LiveServer
+from conformance.options import RunOptions
+from conformance.outcome import ScenarioResult
+from conformance.targets import live
+from conformance.targets.live import LiveTarget, abilities
+from mockserver.app import MockServer
+from mockserver.proxy import ProxyServer
+from mockserver.upstream import Behind
+from scenarios import load_catalogue
+from scenarios.faults import FaultBase
+from scenarios.model import Reply, Scenario
+
+SERVER = LiveServer("ws://127.0.0.1:9/v1/realtime", "m")
+CATALOGUE = {s.id: s for s in load_catalogue()}
+
+
+def played(
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: Scenario | str,
+    *,
+    replies: list[Reply] | None = None,
+    own_faults: tuple[FaultBase, ...] = (),
+    away: bool = False,
+    sessions: int = 8,
+) -> ScenarioResult:
+    """One scenario on a stand-in behind the live target's proxy, all in one loop and in virtual time.
+
+    Args:
+        replies: of the stand-in; None: as the scenario scripts.
+        own_faults: what is wrong with the stand-in itself.
+    """
+    scenario = CATALOGUE[scenario] if isinstance(scenario, str) else scenario
+    script = scenario.server.reply if replies is None else replies
+    server = MockServer(profile=scenario.server.profile, replies=script, faults=own_faults, seed=1)
+
+    class StandIn(ProxyServer):
+        async def start(self) -> None:
+            if not away:
+                await server.start()
+                self.behind = Behind(server.url)
+            await super().start()
+
+        async def stop(self) -> None:
+            await super().stop()
+            await server.stop()
+
+    monkeypatch.setattr(live, "ProxyServer", StandIn)
+    target = LiveTarget(SERVER, inject=True, sessions=sessions)
+    return runner.run_scenario(scenario, RunOptions(live=target, abilities=abilities(target)))
