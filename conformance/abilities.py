@@ -24,6 +24,8 @@ class Need(StrEnum):
     """The client's own socket, or a figure of how much it takes."""
     FILES = "files"
     """What the client leaves on the disk (evaluation.md 12)."""
+    METADATA = "metadata"
+    """What the client says of its sessions beside the answers: `<id>.meta.json` (evaluation.md 12.1)."""
     JUDGE = "judge"
     """The judge's ledger."""
     LOG = "log"
@@ -62,6 +64,10 @@ class Abilities:
     def without(self, why_not: Mapping[Need, str]) -> Abilities:
         """The same, less these, each with its reason; a reason that was there before is kept."""
         return Abilities(self.have - frozenset(why_not), {**why_not, **self.why_not})
+
+    def including(self, need: Need) -> Abilities:
+        """The same, and this one more."""
+        return Abilities(self.have | {need}, self.why_not)
 
 
 ALL = Abilities(frozenset(Need), {})

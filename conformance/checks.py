@@ -18,7 +18,11 @@ Told = Finding | Unobserved
 NEEDS: Mapping[str, frozenset[Need]] = {
     "sample": frozenset({Need.FILES}),
     "sample.attempts": frozenset({Need.WIRE}),
-    "metadata": frozenset({Need.FILES}),
+    "sample.retry_count": frozenset({Need.FILES, Need.METADATA}),
+    "sample.response_done": frozenset({Need.FILES, Need.METADATA}),
+    "sample.late_text": frozenset({Need.FILES, Need.METADATA}),
+    "sample.anomalies": frozenset({Need.FILES, Need.METADATA}),
+    "metadata": frozenset({Need.FILES, Need.METADATA}),
     "finishes_within_s": frozenset(),
     "run": frozenset({Need.FILES}),
     "verdicts": frozenset({Need.FILES, Need.SETTINGS}),
@@ -31,7 +35,7 @@ NEEDS: Mapping[str, frozenset[Need]] = {
     "judge": frozenset({Need.JUDGE, Need.FILES}),
     "accuracy": frozenset({Need.JUDGE, Need.FILES}),
 }
-"""What a check needs, by its id or by the first part of it."""
+"""What a check needs, by its id or by the first parts of it."""
 
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "sample.outcome": ("R2", "R19", "R20", "R30", "R31", "R36", "R45", "R50", "R51", "R32", "R35", "R49"),
@@ -77,12 +81,20 @@ def requirements_of(check: str, requires: Iterable[str]) -> tuple[str, ...]:
     return tuple(r for r in requires if r in spoken)
 
 
+def needs_of(check: str) -> frozenset[Need]:
+    """What a check needs. Raises KeyError: it names none, an error of ours."""
+    return next(NEEDS[name] for name in _names(check) if name in NEEDS or "." not in name)
+
+
+def _names(check: str) -> Iterator[str]:
+    """The id of a check, then its first parts, longest first."""
+    parts = check.split(".")
+    return (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+
+
 def unobserved(observation: Observation, check: str, sample: str | None) -> Unobserved | None:
-    """What keeps a check from being made here; None: nothing does. A check that names no need is an error of ours."""
-    needs = NEEDS.get(check)
-    if needs is None:
-        needs = NEEDS[check.split(".", 1)[0]]
-    need = observation.abilities.missing(needs)
+    """What keeps a check from being made here; None: nothing does."""
+    need = observation.abilities.missing(needs_of(check))
     if need is not None:
         return Unobserved(check, "statement", need, observation.abilities.why_not[need], sample)
     unsaid = _unsaid(observation, check, sample)
@@ -91,9 +103,7 @@ def unobserved(observation: Observation, check: str, sample: str | None) -> Unob
 
 def _unsaid(observation: Observation, check: str, sample: str | None) -> str | None:
     """Why the files of a client of others do not answer a check, told for it or for the first parts of its id."""
-    parts = check.split(".")
-    names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
-    return next((why for name in names if (why := observation.unsaid.get((name, sample)))), None)
+    return next((why for name in _names(check) if (why := observation.unsaid.get((name, sample)))), None)
 
 
 def matches(expected: Any, actual: Any) -> bool:

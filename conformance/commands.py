@@ -37,6 +37,13 @@ class NetworkName(StrEnum):
     SHARED = "shared"
 
 
+class ShowsName(StrEnum):
+    """What a client of others leaves."""
+
+    METADATA = "metadata"
+    ANSWERS = "answers"
+
+
 class TargetName(StrEnum):
     """The server spoken to."""
 
@@ -90,6 +97,12 @@ def run(
     client: Annotated[
         str, typer.Option(help='The client under test: builtin, python:MOD:FUNC or command:"PROGRAM …".')
     ] = "builtin",
+    client_shows: Annotated[
+        ShowsName | None,
+        typer.Option(
+            "--client-shows", help="Of a client of others: metadata of every sample, or its answers alone."
+        ),
+    ] = None,
     client_deadline: Annotated[
         float | None,
         typer.Option(
@@ -156,14 +169,14 @@ def run(
     table: cli_live.Table = None,
 ) -> None:
     """Run scenarios against a target and judge the client."""
-    from conformance.clients.choice import clock_of, jobs_for, network_of, parse_client
+    from conformance.clients.choice import clock_of, jobs_for, network_of, parse_client, showing
     from conformance.clients.program import program_environment
     from conformance.options import ConfigurationError, RunOptions
     from conformance.session import execute
     from scenarios import ScenarioError
 
     try:
-        chosen = parse_client(client)
+        chosen = showing(parse_client(client), None if client_shows is None else client_shows.value)
         options = RunOptions(
             clock=clock_of(chosen, None if clock is None else clock.value),
             client=chosen,

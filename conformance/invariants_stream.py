@@ -317,7 +317,7 @@ class _Drain:
 
 
 STREAM_INVARIANTS = (
-    invariant(metadata_incomplete, Need.FILES),
+    invariant(metadata_incomplete, Need.FILES, Need.METADATA),
     invariant(clip_altered, Need.WIRE),
     invariant(padded_unit, Need.WIRE),
     invariant(ack_position, Need.WIRE),

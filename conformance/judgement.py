@@ -162,6 +162,8 @@ def reproduce(scenario_id: str, options: RunOptions) -> str:
     ]
     if options.client.outside:
         parts.append(f"--client {shlex.quote(options.client.told)}")
+        if options.client.shows is not None:
+            parts.append(f"--client-shows {options.client.shows}")
         if options.client_deadline_s is not None:
             parts.append(f"--client-deadline {options.client_deadline_s:g}")
     elif options.clock != "virtual":

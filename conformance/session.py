@@ -123,11 +123,13 @@ def ready_client(options: RunOptions) -> RunOptions:
     """
     from conformance.clients.choice import abilities_of
 
-    if options.client.kind == "python":
-        from conformance.clients.python_module import load_entry
+    seen = options.client
+    if seen.kind == "python":
+        from conformance.clients.python_module import declared_shows
 
-        load_entry(options.client)
-    return replace(options, abilities=abilities_of(options.client, options.network))
+        declared = declared_shows(seen)
+        seen = replace(seen, shows=seen.shows or declared)
+    return replace(options, abilities=abilities_of(seen, options.network))
 
 
 def measured(

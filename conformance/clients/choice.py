@@ -6,13 +6,16 @@ import os
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from conformance.abilities import ALL, Abilities, Need
 from conformance.errors import ConfigurationError
 
 Kind = Literal["builtin", "python", "command"]
+Shows = Literal["metadata", "answers"]
+"""What a client leaves of its sessions: metadata beside every answer (evaluation.md 12.1), or the answers alone."""
+SHOWS: tuple[Shows, ...] = get_args(Shows)
 
 FIELDS = (
     "url",
@@ -35,6 +38,7 @@ _NO_SETTINGS = "a client of others cannot be told"
 _NO_SEAM = "a fault inside the client needs the client of this project"
 _OWN_WORDS = "a client of others logs in its own words"
 _NO_LOOP = "the client is a program of its own: its tasks cannot be seen"
+_NO_METADATA = "the client is declared to show its answers alone"
 NO_SOCKET = (
     "the client is a program of its own, and its socket takes megabytes before a stopped peer is felt: "
     "no network namespace is allowed here"
@@ -57,6 +61,8 @@ class ClientChoice:
     """python: the name of the coroutine function."""
     arguments: tuple[str, ...] = ()
     """command: program and arguments, `{…}` not yet filled."""
+    shows: Shows | None = None
+    """As declared on the command line; None: as its module declares, else metadata."""
 
     @property
     def told(self) -> str:
@@ -121,10 +127,24 @@ def abilities_of(choice: ClientChoice, network: Literal["own", "shared"] = "own"
     seen = ALL.without(
         {Need.OBSERVER: _NO_STEPS, Need.SEAM: _NO_SEAM, Need.LOG: _OWN_WORDS, Need.SETTINGS: _NO_SETTINGS}
     )
+    if choice.shows == "answers":
+        seen = seen.without({Need.METADATA: _NO_METADATA})
     if choice.kind == "python":
         return seen
     hidden = {Need.LOOP: _NO_LOOP} | ({Need.TRANSPORT: NO_SOCKET} if network == "shared" else {})
     return seen.without(hidden)
+
+
+def showing(choice: ClientChoice, asked: Shows | None) -> ClientChoice:
+    """The client with what `--client-shows` says of it.
+
+    Raises ConfigurationError: it is the client of this project, of which nothing has to be declared.
+    """
+    if asked is not None and not choice.outside:
+        raise ConfigurationError(
+            f"--client-shows {asked}: {choice.kind} shows all; it is for clients of others"
+        )
+    return replace(choice, shows=asked)
 
 
 def clock_of(choice: ClientChoice, asked: Literal["virtual", "real"] | None) -> Literal["virtual", "real"]:

@@ -10,7 +10,7 @@ from conformance.canary import secrets_of
 from conformance.capture import client_tasks
 from conformance.clients.adapting import adapted
 from conformance.clients.job import Job, write_media
-from conformance.clients.outside_facts import account_for
+from conformance.clients.outside_facts import account_for, metadata_file
 from conformance.clients.python_module import load_entry
 from conformance.observation import PendingTask
 from scenarios.faults_base import Layer
@@ -115,6 +115,9 @@ class OutsideRun:
         """What it did on the wire and left on the disk."""
         observation, judge = self.scene.observation, self.scene.judge
         account_for(observation)
+        if any(metadata_file(observation, facts).exists() for facts in observation.samples):
+            # Declared to show none, it shows some: then it is asked for all of them.
+            observation.abilities = observation.abilities.including(Need.METADATA)
         if judge is None:
             return
         observation.judged = judge.facts(observation.out)

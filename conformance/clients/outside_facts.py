@@ -96,6 +96,11 @@ def _facts(observation: Observation, index: int) -> SampleFacts:
     )
 
 
+def metadata_file(observation: Observation, facts: SampleFacts) -> Path:
+    """Where the metadata of a sample stand, or would (evaluation.md 12.1)."""
+    return observation.out / facts.split / f"{facts.id}.meta.json"
+
+
 def _sentences(answer: Any) -> tuple[list[dict[str, Any]] | None, str]:
     """The sentences of an answer file as evaluation.md 11 reads them back, and what is wrong with it."""
     if isinstance(answer, dict):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.clients.choice import ClientChoice
+from conformance.clients.choice import SHOWS, ClientChoice, Shows
 from conformance.errors import ConfigurationError
 
 PRIVATE = "_conformance_client"
@@ -20,7 +20,8 @@ _OURS = ("client", "conformance", "mockserver", "scenarios", "tests")
 Entry = Callable[[Any], Awaitable[Any]]
 """`async def FUNC(job)`."""
 
-_loaded: dict[tuple[Path, str], Entry] = {}
+_loaded: dict[tuple[Path, str], tuple[Entry, Any]] = {}
+"""By file and function: the function, and what its module declares as `SHOWS`."""
 
 
 def load_entry(choice: ClientChoice, folder: Path | None = None) -> Entry:
@@ -33,7 +34,25 @@ def load_entry(choice: ClientChoice, folder: Path | None = None) -> Entry:
     While the module is executed its own folder comes first on `sys.path`, and packages of that folder that are named
     as ours are its own; what it imports later, inside a function, finds ours. So a lab's module imports at its top.
     """
-    root = folder or Path.cwd()
+    return _load(choice, folder or Path.cwd())[0]
+
+
+def declared_shows(choice: ClientChoice, folder: Path | None = None) -> Shows:
+    """What the module declares to show of its sessions as `SHOWS`; metadata, where it declares nothing.
+
+    Raises ConfigurationError: as `load_entry`, or it declares something else.
+    """
+    declared = _load(choice, folder or Path.cwd())[1]
+    if declared is None:
+        return "metadata"
+    found = next((known for known in SHOWS if known == declared), None)
+    if found is None:
+        known = " or ".join(map(repr, SHOWS))
+        raise ConfigurationError(f"--client {choice.told}: SHOWS is {declared!r}; expected {known}")
+    return found
+
+
+def _load(choice: ClientChoice, root: Path) -> tuple[Entry, Any]:
     file, top = find_module(choice.module, root)
     known = _loaded.get((file, choice.function))
     if known is not None:
@@ -47,8 +66,8 @@ def load_entry(choice: ClientChoice, folder: Path | None = None) -> Entry:
             f"--client {choice.told}: in {file}, {choice.function} is no `async def`; "
             f"expected async def {choice.function}(job)"
         )
-    _loaded[file, choice.function] = entry
-    return entry
+    found = _loaded[file, choice.function] = (entry, getattr(module, "SHOWS", None))
+    return found
 
 
 def find_module(name: str, root: Path) -> tuple[Path, Path]:

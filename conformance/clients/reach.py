@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from conformance import checks, checks_judge
-from conformance.abilities import Abilities, Need
+from conformance.abilities import Abilities
 from conformance.clients.adapting import adapted
 from conformance.clients.choice import ClientChoice, abilities_of
 from conformance.clients.making import unplayable
@@ -107,10 +107,6 @@ def _statements(scenario: Scenario) -> Iterator[str]:
             yield name
 
 
-def _needs(statement: str) -> frozenset[Need]:
-    return checks.NEEDS.get(statement, checks.NEEDS[statement.split(".", 1)[0]])
-
-
 def _speaks(statement: str) -> tuple[str, ...]:
     tables: tuple[Mapping[str, tuple[str, ...]], ...] = (checks.REQUIREMENTS, checks_judge.REQUIREMENTS)
     return tuple(
@@ -122,7 +118,7 @@ def _speaks(statement: str) -> tuple[str, ...]:
 
 def _is_seen(statement: str, abilities: Abilities) -> bool:
     own = any(statement == name or statement.startswith(f"{name}.") for name in OWN_STATEMENTS)
-    return not own and abilities.missing(_needs(statement)) is None
+    return not own and abilities.missing(checks.needs_of(statement)) is None
 
 
 def _spoken_for(scenario: Scenario, abilities: Abilities) -> Iterator[str]:
@@ -137,7 +133,7 @@ def _spoken_for(scenario: Scenario, abilities: Abilities) -> Iterator[str]:
 
 def _why(scenario: Scenario, requirement: str, abilities: Abilities) -> str:
     speaking = [name for name in _statements(scenario) if requirement in _speaks(name)]
-    missing = [need for name in speaking if (need := abilities.missing(_needs(name))) is not None]
+    missing = [need for name in speaking if (need := abilities.missing(checks.needs_of(name))) is not None]
     if missing:
         return abilities.why_not[missing[0]]
     return (

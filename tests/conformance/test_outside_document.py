@@ -66,11 +66,13 @@ def rows(table: str) -> dict[str, str]:
 
 def test_the_tables_of_what_cannot_be_observed_are_true() -> None:
     catalogue = [scenario for scenario in load_catalogue() if scenario.probe is None]
-    _, first, second = DOCUMENT.split("| requirement | why |")
+    _, first, second, third = DOCUMENT.split("| requirement | why |")
     always = out_of_reach(catalogue, PROGRAM)
     shared = out_of_reach(catalogue, PROGRAM, "shared")
     assert rows(first) == always
     assert rows(second) == {name: why for name, why in shared.items() if name not in always}
+    answers = out_of_reach(catalogue, replace(PROGRAM, shows="answers"))
+    assert rows(third) == {name: why for name, why in answers.items() if name not in always}
     assert out_of_reach(catalogue, replace(PROGRAM, kind="python")) == always
 
 
