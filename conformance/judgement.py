@@ -11,6 +11,7 @@ from conformance.checks_dataset import check_dataset
 from conformance.checks_judge import check_judging
 from conformance.doubts import coincidences
 from conformance.invariants import check_invariants, check_warnings
+from conformance.lateness import excuse
 from conformance.observation import Observation
 from conformance.options import RunOptions
 from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult, Unobserved
@@ -87,6 +88,9 @@ def _outcome(
         return Outcome.HARNESS_ERROR, "\n".join(observation.harness_errors)
     if observation.doubts:
         return Outcome.INDETERMINATE, "\n".join(observation.doubts)
+    late = excuse(observation.lateness.worst_s, [finding.id for finding in [*broken, *failed]])
+    if late and observation.conversation is not None:
+        return Outcome.INDETERMINATE, late
     if broken:
         return Outcome.FAIL, ""
     if near := list(coincidences(observation)):

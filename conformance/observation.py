@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.abilities import ALL, Abilities
 from conformance.canary import SECRET
 from conformance.clock.tasks import SIDE
+from conformance.lateness import Lateness
 from conformance.outcome import FaultReport, Finding
 from conformance.trace import Recorder
 from scenarios.model import Scenario
@@ -102,6 +103,8 @@ class Observation:
     """Paths outside the client's folder that it wrote, made, moved or removed."""
     wall_clock: bool = False
     """Whether it was played on the real clock, where every step takes some milliseconds more than it should."""
+    lateness: Lateness = field(default_factory=Lateness)
+    """Of the loop, on the real clock."""
     clock_reads: Mapping[str, int] = field(default_factory=dict)
     """Readings of a clock that is not the loop's, by function and line of the client."""
     secrets: tuple[str, ...] = field(default=(SECRET,), repr=False)

@@ -317,6 +317,8 @@ class _Stage:
 
     async def _perform(self) -> None:
         self.watch.begin()
+        if self.observation.wall_clock:
+            self.observation.lateness.begin(self.loop)
         client = self.loop.create_task(
             self.client.run(self.server.url), name="client", context=context_of("client")
         )
@@ -325,6 +327,7 @@ class _Stage:
             self.loop.call_later(scenario.client.cancel_at_s, client.cancel)
         started_s = self.loop.time()
         done, _ = await asyncio.wait({client}, timeout=self.observation.watchdog_s)
+        self.observation.lateness.stop()
         self.observation.client_s = self.loop.time() - started_s
         if done:
             self._take_result(client)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from conformance.abilities import Need
-from conformance.checks import wire_counts
 from conformance.live.bill import DeviceUse
-from conformance.live.judged import COUNTED, script_played, sentences_of
+from conformance.live.judged import COUNTED, script_played
 from conformance.outcome import Finding, Unobserved
 from scenarios.faults import Layer
 from scenarios.model import Clip, Scenario
@@ -54,14 +53,6 @@ EXACT_PREFIXES = (
 """The same of families of figures."""
 AUDIO_TOLERANCE = 0.1
 """Part by which reply audio may be more or less than scripted."""
-
-
-ALTERS_TEXT = frozenset(
-    {"drop_event", "wrong_response_id", "reorder", "late_deltas", "invalid_utf8", "split_text"}
-)
-"""Faults after which the answer is not what the server said."""
-UNIT_BYTES = 32_000
-"""Of an append of the clip (evaluation.md 2); less where the server declares a shorter chunk period."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +95,8 @@ class Session:
     """Everything the server said, in its order."""
     after_commit_s: float
     """From the commit to when nothing was awaited of the server any more (evaluation.md 7)."""
+    shaken_s: float = 0.0
+    """What the server took to open the session and to close it."""
 
 
 @dataclass
@@ -196,6 +189,9 @@ def conversation_of(scenario: Scenario, proxy: ProxyServer) -> Conversation:
                 all_done=all(r.done_s is not None for r in seen.responses.values()),
                 text=" ".join(r.text for r in seen.responses.values()),
                 after_commit_s=_settled_s(seen, seen.commit_s) - seen.commit_s,
+                shaken_s=(seen.created_s or seen.opened_s)
+                - seen.opened_s
+                + max(0.0, (seen.closed_s or 0.0) - (seen.close_s or math.inf)),
             )
         )
     return found
@@ -255,12 +251,16 @@ def held_against(
         for told in conversation.broken_premises()
     ]
     different = conversation.differences()
+    from conformance.live.adapted import holds_all_the_same, in_the_servers_words
+
     told: list[Finding | Unobserved] = [*premises]
     for statement in statements:
         if not isinstance(statement, Finding):
             told.append(statement)
-        elif _holds_all_the_same(statement, observation, conversation):
+        elif holds_all_the_same(statement, observation, conversation):
             continue
+        elif (other := in_the_servers_words(statement, observation, conversation)) is not None:
+            told.append(other)
         elif statement.id in COUNTED and not premises and script_played(observation):
             told.append(statement)
         elif statement.id in EXACT or statement.id.startswith(EXACT_PREFIXES):
@@ -274,57 +274,3 @@ def held_against(
         else:
             told.append(statement)
     return told
-
-
-def _holds_all_the_same(statement: Finding, observation: Observation, conversation: Conversation) -> bool:
-    """Statements that are adapted: to what the server said, how it ends connections, and how long it spoke."""
-    if statement.id == "sample.close":
-        return {statement.expected, statement.actual} == {"'clean'", "'by_peer'"}  # the server's own way
-    if statement.id == "wire.appends":
-        counts = wire_counts(observation)
-        appends, padded = counts["appends"] or 0, counts["padded_appends"] or 0
-        unit_bytes = min((UNIT_BYTES, *(32 * period for period in observation.periods_ms.values())))
-        units = sum(-(-len(p.pcm) // unit_bytes) for p in observation.prepared)
-        return len(observation.connections) == len(observation.prepared) and appends - padded == units
-    if statement.id == "finishes_within_s":
-        allowed_s = observation.scenario.expect.finishes_within_s or 0.0
-        return observation.client_s <= allowed_s + sum(s.after_commit_s for s in conversation.sessions)
-    if statement.id == "sample.sentences":
-        return _has_the_servers_sentences(statement, observation, conversation)
-    if statement.id == "sample.text":
-        return _says_what_the_server_said(statement, observation, conversation)
-    return False
-
-
-def _says_what_the_server_said(
-    statement: Finding, observation: Observation, conversation: Conversation
-) -> bool:
-    """Where the scenario wants the whole script in the answer, the whole of what the server said stands for it."""
-    scenario = observation.scenario
-    script = "".join(reply.text for reply in scenario.server.reply)
-    whole = statement.expected == repr(" ".join(script.split())) or _bare(statement.expected) == _bare(
-        repr(script)
-    )
-    altered = any(fault.name in ALTERS_TEXT for fault in scenario.faults)
-    facts = next((f for f in observation.samples if f.name == statement.sample), None)
-    mine = [s for s in conversation.sessions if s.sample == statement.sample]
-    if not whole or altered or facts is None or not mine:
-        return False
-    return _bare(facts.text) == _bare(mine[-1].text)
-
-
-def _has_the_servers_sentences(
-    statement: Finding, observation: Observation, conversation: Conversation
-) -> bool:
-    """Where the scenario counts all sentences of the script, those of the server stand for them."""
-    scenario = observation.scenario
-    script = sentences_of("".join(reply.text for reply in scenario.server.reply))
-    altered = any(fault.name in ALTERS_TEXT for fault in scenario.faults)
-    mine = [s for s in conversation.sessions if s.sample == statement.sample]
-    if altered or not mine or statement.expected != repr(script):
-        return False
-    return statement.actual == repr(sentences_of(mine[-1].text))
-
-
-def _bare(text: str) -> str:
-    return "".join(text.split())

@@ -23,6 +23,7 @@ from mockserver.played import PlayedFrame, PlayedServer
 from mockserver.profiles import PROFILES
 from mockserver.proxy import CANNOT_BE_PROXIED, ProxyServer
 from scenarios.faults import Layer
+from scenarios.faults_response import Status
 from scenarios.model import Scenario
 
 if TYPE_CHECKING:
@@ -95,16 +96,15 @@ def beyond_reach(scenario: Scenario, target: LiveTarget) -> list[tuple[str, str]
             told.append(("judge", "no judge was named (--judge-url)"))
         elif any(fault.layer is Layer.JUDGE for fault in scenario.faults) and not target.inject:
             told.append(("judge", "faults are put in the way of a judge only with --inject"))
-    told += [
-        (f"reply {index}", f"its status {reply.status!r} is the scripted model's own doing")
-        for index, reply in enumerate(scenario.server.reply)
-        if reply.status != "completed"
-    ]
-    told += [
-        (f"reply {index}", "a reply whose turn never ends is the scripted model's own doing")
-        for index, reply in enumerate(scenario.server.reply)
-        if not reply.ends
-    ]
+    for index, reply in enumerate(scenario.server.reply):
+        if reply.status != "completed" and not target.inject:
+            told.append(
+                (f"reply {index}", f"its status {reply.status!r} is put in its way only with --inject")
+            )
+        if not reply.ends:
+            told.append(
+                (f"reply {index}", "a turn that goes on until our session.close is the model's own doing")
+            )
     return told
 
 
@@ -133,7 +133,7 @@ def make_server(
         return PlayedServer(target.played, seed=seed, identify=identify, journal=journal)
     return ProxyServer(
         target.server.behind(),
-        faults=server_faults(scenario) if target.inject else (),
+        faults=[*server_faults(scenario), *endings(scenario)] if target.inject else (),
         seed=seed,
         dialect=target.measured.profile if target.measured is not None else None,
         max_sessions=target.sessions,
@@ -142,6 +142,15 @@ def make_server(
         tape=_tape(scenario, target),
         drop_headers=frozenset({"authorization"}),  # the client's is a canary; the server's key is added here
     )
+
+
+def endings(scenario: Scenario) -> list[Status]:
+    """How scripted replies end, as faults: a live one is told in the path to have ended so."""
+    return [
+        Status(status=reply.status, nth=number)
+        for number, reply in enumerate(scenario.server.reply, start=1)
+        if reply.status != "completed"
+    ]
 
 
 class JudgeOf(TypedDict):
@@ -257,7 +266,7 @@ def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
     result = replace(
         result,
         device=tuple(asdict(use) for use in observation.conversation.uses),
-        injected=played(observation.judged),
+        injected=(*_ended(observation), *played(observation.judged)),
     )
     if observation.away:
         return replace(
@@ -267,6 +276,13 @@ def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
             reason=f"the server could not be reached: {observation.away[0]}",
         )
     return result
+
+
+def _ended(observation: Observation) -> list[str]:
+    """What was played of the script's replies, in words."""
+    return [
+        f"a reply that the server had completed ended as {f.status!r}" for f in endings(observation.scenario)
+    ]
 
 
 __all__ = [
