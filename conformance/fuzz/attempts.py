@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from conformance.observation import Observation, SampleFacts
+from conformance.outcome import Finding
 from conformance.wiring import session_name
 from mockserver.journal import Entry
 from scenarios.faults import FAULTS, Layer
@@ -68,6 +69,25 @@ class Attempt:
     def times(self, kind: str, name: str, start_s: float) -> list[float]:
         """When the server noted this."""
         return [entry.t_s - start_s for entry in self.entries if entry.kind == kind and entry.name == name]
+
+
+def finding(
+    attempt: Attempt, check: str, requirements: tuple[str, ...], expected: str, actual: str
+) -> Finding:
+    """What is wrong with an attempt."""
+    return Finding(check, requirements, expected, f"{actual} (attempt {attempt.number})", attempt.facts.name)
+
+
+def start_s_of(observation: Observation) -> float:
+    """Loop time at which the performance began; the times of an attempt count from it."""
+    assert observation.recorder is not None
+    return observation.recorder.start_s
+
+
+def timed_out(observation: Observation, attempt: Attempt) -> bool:
+    """Whether the per-request timeout ended it."""
+    assert attempt.ended_s is not None
+    return attempt.ended_s - attempt.started_s >= observation.deadlines.request_s - 0.01
 
 
 def attempts_of(observation: Observation) -> Iterator[list[Attempt]]:

@@ -146,9 +146,9 @@ def judge_faults(dice: Dice, count: int) -> list[Data]:
         data = PARAMETERS[name](dice)
         if dice.chance(50):
             data["kind"] = dice.weighted(((2, "content"), (1, "temporal"), (1, "chat")))
-        if dice.chance(35):
-            data["request"] = dice.number(1, 2)
         if dice.chance(25):
+            data["request"] = dice.number(1, 2)
+        if dice.chance(20):
             data["count"] = dice.number(1, 3)
         drawn.append({name: data})
     return drawn

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from conformance.fuzz.attempts import Attempt
+from conformance.fuzz.oracle_close import CLOSE_RULES
 from conformance.fuzz.oracle_judge import check_judge
 from conformance.fuzz.oracle_session import SESSION_RULES
 from conformance.fuzz.oracle_stream import STREAM_RULES
@@ -19,7 +20,7 @@ from conformance.outcome import Finding
 
 Rule = Callable[[Observation, list[Attempt]], Iterator[Finding]]
 
-RULES: tuple[Rule, ...] = (*SESSION_RULES, *STREAM_RULES)
+RULES: tuple[Rule, ...] = (*SESSION_RULES, *CLOSE_RULES, *STREAM_RULES)
 """In the order their findings are told."""
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.fuzz.attempts import TEARDOWN, Attempt
+from conformance.fuzz.attempts import TEARDOWN, Attempt, finding, start_s_of, timed_out
 from conformance.observation import Observation
 from conformance.outcome import Finding
-from scenarios.faults import LateSessionClosed
 
 DEAF = frozenset(
     {"stop_reading", "resume_reading", "slow_reading", "swallow_cancellation", "no_transport", "no_socket"}
@@ -45,17 +44,6 @@ OF_STEP = {
 """What a step of the teardown is held to."""
 
 
-def _start_s(observation: Observation) -> float:
-    assert observation.recorder is not None
-    return observation.recorder.start_s
-
-
-def _finding(
-    attempt: Attempt, check: str, requirements: tuple[str, ...], expected: str, actual: str
-) -> Finding:
-    return Finding(check, requirements, expected, f"{actual} (attempt {attempt.number})", attempt.facts.name)
-
-
 def _codes(attempt: Attempt) -> list[object]:
     """Codes of the errors that the server sent."""
     found = []
@@ -71,12 +59,6 @@ def _harmful(attempt: Attempt) -> bool:
     return any(name == "error" for _, name in attempt.received) and set(_codes(attempt)) != {HARMLESS}
 
 
-def _timed_out(observation: Observation, attempt: Attempt) -> bool:
-    """Whether the per-request timeout ended it."""
-    assert attempt.ended_s is not None
-    return attempt.ended_s - attempt.started_s >= observation.deadlines.request_s - 0.01
-
-
 def _all_done(observation: Observation, attempt: Attempt) -> float | None:
     """When the last reply of the server was done, all of them completed; None: not all, or none at all."""
     open_now: set[Any] = set()
@@ -90,7 +72,7 @@ def _all_done(observation: Observation, attempt: Attempt) -> float | None:
             if entry.data.get("status") != "completed":
                 return None
             open_now.discard(entry.data.get("response_id"))
-            last = entry.t_s - _start_s(observation)
+            last = entry.t_s - start_s_of(observation)
     return None if open_now else last
 
 
@@ -110,9 +92,7 @@ def teardown_is_advisory(observation: Observation, attempts: list[Attempt]) -> I
         room_s = observation.deadlines.request_s - (settled_s - attempt.started_s)
         if room_s < observation.deadlines.worst_teardown_s + TOLERANCE_S or attempt.action == "publish":
             continue
-        spoken: tuple[str, ...] = (
-            OF_STEP.get(attempt.stuck_in, ()) if _timed_out(observation, attempt) else ()
-        )
+        spoken: tuple[str, ...] = OF_STEP.get(attempt.stuck_in, ()) if timed_out(observation, attempt) else ()
         if not spoken and attempt.faults & set(LOST):
             spoken = ("R19", "R45")
         if not spoken and any(name == "error" for _, name in attempt.received):
@@ -120,7 +100,7 @@ def teardown_is_advisory(observation: Observation, attempts: list[Attempt]) -> I
         metadata = attempt.facts.metadata or {}
         if not spoken:
             spoken = ("R2", "R4") if metadata.get("ack_timeout") else ("R18", "R19", "R20")
-        yield _finding(
+        yield finding(
             attempt,
             "sample.outcome",
             spoken,
@@ -138,7 +118,7 @@ def published_is_written(observation: Observation, attempts: list[Attempt]) -> I
         and not observation.scenario.client.cancel_at_s
     ):
         told = f"no {attempt.facts.id}.json"
-        yield _finding(attempt, "sample.outcome", ("R19", "R20"), "published: its answer is written", told)
+        yield finding(attempt, "sample.outcome", ("R19", "R20"), "published: its answer is written", told)
 
 
 def teardown_is_bounded(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -149,7 +129,7 @@ def teardown_is_bounded(observation: Observation, attempts: list[Attempt]) -> It
         if begun_s is None or attempt.ended_s is None or "slow_disk" in attempt.faults:
             continue
         if attempt.ended_s - begun_s > bound_s:
-            yield _finding(
+            yield finding(
                 attempt,
                 "finishes_within_s",
                 OF_STEP.get(attempt.stuck_in, ("R1",)),
@@ -161,7 +141,7 @@ def teardown_is_bounded(observation: Observation, attempts: list[Attempt]) -> It
 def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """What the session reported is never retried into a pass (R21 to R25)."""
     for attempt in attempts:
-        if _timed_out(observation, attempt) or attempt.action == "":
+        if timed_out(observation, attempt) or attempt.action == "":
             continue
         closing_s = attempt.phase_s("closing") or attempt.ended_s or 0.0
         told = [at_s for at_s, name in attempt.received if name == "error" and at_s < closing_s]
@@ -180,7 +160,7 @@ def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Itera
             if entry.kind == "sent"
             and entry.name == "response.done"
             and entry.data.get("status") in ("failed", "incomplete", "cancelled")
-            and entry.t_s - _start_s(observation) < closing_s - 0.01
+            and entry.t_s - start_s_of(observation) < closing_s - 0.01
         ]
         if not why and failed and attempt.only(*DEAF, *MUTE_END, "status"):
             why, requirements = f"a response ended {failed[0]}", ("R21", "R23")
@@ -196,9 +176,7 @@ def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Itera
                 why, requirements = f"the connection was lost ({lost[0]})", ("R21",)
         if why and attempt.action != "fail":
             check = "sample.attempts" if attempt.action == "retry" else "sample.outcome"
-            yield _finding(
-                attempt, check, requirements, f"failed, and not tried again: {why}", attempt.action
-            )
+            yield finding(attempt, check, requirements, f"failed, and not tried again: {why}", attempt.action)
 
 
 def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -207,7 +185,7 @@ def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Ite
     if len(attempts) > 1 or attempt.facts.outcome == "cancelled" or observation.scenario.client.cancel_at_s:
         return
     requirements: tuple[str, ...] = ()
-    if _timed_out(observation, attempt) and attempt.action != "publish":
+    if timed_out(observation, attempt) and attempt.action != "publish":
         requirements = ("R32",)
     elif (
         any(what == "drain" for _, what, _ in attempt.missed)
@@ -219,7 +197,7 @@ def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Ite
         requirements = ("R4", "R24", "R28")
     if requirements and attempt.row != 1:
         actual = f"{attempt.action or 'cancelled'}, row {attempt.row}: {attempt.reason}"
-        yield _finding(attempt, "sample.attempts", requirements, "a lone stall is tried once more", actual)
+        yield finding(attempt, "sample.attempts", requirements, "a lone stall is tried once more", actual)
 
 
 def _ended_otherwise(observation: Observation, attempt: Attempt) -> bool:
@@ -229,7 +207,7 @@ def _ended_otherwise(observation: Observation, attempt: Attempt) -> bool:
         entry.kind == "sent"
         and entry.name == "response.done"
         and entry.data.get("status") != "completed"
-        and entry.t_s - _start_s(observation) < closing_s - 0.01
+        and entry.t_s - start_s_of(observation) < closing_s - 0.01
         for entry in attempt.entries
     )
 
@@ -237,7 +215,7 @@ def _ended_otherwise(observation: Observation, attempt: Attempt) -> bool:
 def nothing_fails_by_itself(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """A session in which nothing was reported and nothing lost does not fail like one (R36, R40, R41)."""
     for attempt in attempts:
-        if attempt.row not in (10, 14) or _timed_out(observation, attempt):
+        if attempt.row not in (10, 14) or timed_out(observation, attempt):
             continue
         if not attempt.only(*MUTE_END, *FROZEN) or any(name == "error" for _, name in attempt.received):
             continue
@@ -245,7 +223,7 @@ def nothing_fails_by_itself(observation: Observation, attempts: list[Attempt]) -
         if streamed and not _ended_otherwise(observation, attempt):
             told = f"row {attempt.row}: {attempt.reason}"
             expected = "no failure of the client's own making"
-            yield _finding(attempt, "sample.outcome", ("R36", "R40", "R41"), expected, told)
+            yield finding(attempt, "sample.outcome", ("R36", "R40", "R41"), expected, told)
 
 
 def deadlines_are_recorded(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -264,47 +242,13 @@ def deadlines_are_recorded(observation: Observation, attempts: list[Attempt]) ->
             if phase in steps and (key == "ack_timeout" or what in ("session close", "session.closed"))
         ]
         if whats and not metadata.get(key):
-            yield _finding(
+            yield finding(
                 attempt,
                 f"metadata.{key}",
                 requirements,
                 f"the text of what ran out: {whats[0]}",
                 repr(metadata.get(key)),
             )
-
-
-def good_close_wins(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
-    """A close that is answered in time is neither timed out nor forced (R12, R15)."""
-    start_s, close_s = _start_s(observation), observation.deadlines.close_s
-    outer_s = close_s + observation.deadlines.grace_s  # by evaluation.md 10, whatever the client makes of it
-    for attempt in attempts:
-        if (
-            not attempt.only("late_session_closed", "split_text", "slow_disk", "slow_write")
-            or attempt.action == ""
-        ):
-            continue
-        asked = attempt.times("received", "session.close", start_s)
-        closed = attempt.times("sent", "session.closed", start_s) or [
-            at_s + fault.delay_s
-            for at_s in asked
-            for fault in observation.scenario.faults
-            if isinstance(fault, LateSessionClosed) and "late_session_closed" in attempt.faults
-        ]
-        if not asked or not closed or closed[0] - asked[0] > close_s - 0.05 or attempt is not attempts[-1]:
-            continue
-        if _timed_out(observation, attempt) or observation.scenario.client.cancel_at_s:
-            continue
-        goodbyes = [at_s for at_s, name in attempt.sent if name == "session.close"]
-        if not goodbyes or closed[0] - goodbyes[0] > outer_s - 0.05:
-            continue
-        metadata = attempt.facts.metadata or {}
-        if metadata.get("close_timeout"):
-            told = str(metadata["close_timeout"])
-            yield _finding(
-                attempt, "metadata.close_timeout", ("R12",), "null: the close was answered in time", told
-            )
-        elif attempt.facts.close == "forced":
-            yield _finding(attempt, "sample.close", ("R15",), "clean or by_peer", "forced")
 
 
 def latency_is_the_attempts(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -314,7 +258,7 @@ def latency_is_the_attempts(observation: Observation, attempts: list[Attempt]) -
         return
     took_s = attempt.ended_s - attempt.started_s
     if abs(took_s - attempt.facts.latency_s) > 0.1 and "slow_disk" not in attempt.faults:
-        yield _finding(
+        yield finding(
             attempt, "sample.latency_s", ("R27",), f"{took_s:.3f} s", f"{attempt.facts.latency_s:.3f} s"
         )
 
@@ -322,24 +266,8 @@ def latency_is_the_attempts(observation: Observation, attempts: list[Attempt]) -
 def inner_timeouts_keep_their_name(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """A wait that ran out inside is not called the per-request timeout (R33)."""
     for attempt in attempts:
-        if "per-request" in attempt.reason and not _timed_out(observation, attempt):
-            yield _finding(attempt, "sample.error", ("R33",), "the wait that ran out", attempt.reason)
-
-
-def nothing_after_the_timeout(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
-    """Once the request has timed out or was cancelled, nothing more is sent (R10)."""
-    cancel_s = observation.scenario.client.cancel_at_s
-    for attempt in attempts:
-        over_s = attempt.started_s + observation.deadlines.request_s
-        if cancel_s is not None:
-            over_s = min(over_s, cancel_s)
-        late = [(at_s, name) for at_s, name in attempt.sent if at_s > over_s + 0.001]
-        if late and "slow_disk" not in attempt.faults:
-            at_s, name = late[0]
-            told = f"{name} at {at_s - over_s:.3f} s after it"
-            yield _finding(
-                attempt, "wire.closes", ("R10",), "nothing is sent after the request timed out", told
-            )
+        if "per-request" in attempt.reason and not timed_out(observation, attempt):
+            yield finding(attempt, "sample.error", ("R33",), "the wait that ran out", attempt.reason)
 
 
 def failures_surface(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -362,23 +290,7 @@ def failures_surface(observation: Observation, attempts: list[Attempt]) -> Itera
             requirement = {"playback.ack": "R8", "input_audio_buffer.append": "R41"}.get(fault.write)
             if requirement is not None and attempt.number == len(attempts) and len(attempts) == 1:
                 told = f"published, though a write of {fault.write} raised {fault.raises}"
-                yield _finding(attempt, "sample.outcome", (requirement,), "failed with the error", told)
-
-
-def missing_handles_are_logged(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
-    """A transport that cannot be aborted is told in the log, never a silent no-op (R16, R17)."""
-    messages = " | ".join(record.getMessage() for record in observation.logs)
-    for report in observation.faults:
-        words = {"no_transport": "no abortable handle", "no_socket": "no socket"}.get(report.name)
-        if (
-            words
-            and report.state == "observed"
-            and words not in messages
-            and attempts[0].facts is observation.samples[0]
-        ):
-            yield _finding(
-                attempts[0], "log", ("R16", "R17"), f"a line with {words!r}", messages[-200:] or "no line"
-            )
+                yield finding(attempt, "sample.outcome", (requirement,), "failed with the error", told)
 
 
 SESSION_RULES = (
@@ -389,11 +301,8 @@ SESSION_RULES = (
     stalls_are_retried,
     nothing_fails_by_itself,
     deadlines_are_recorded,
-    good_close_wins,
     latency_is_the_attempts,
     inner_timeouts_keep_their_name,
-    nothing_after_the_timeout,
     failures_surface,
-    missing_handles_are_logged,
 )
 """In the order their findings are told."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.fuzz.attempts import QUIET, TEARDOWN, Attempt
+from conformance.fuzz.attempts import QUIET, TEARDOWN, Attempt, finding, start_s_of
 from conformance.observation import Observation
 from conformance.outcome import Finding
 
@@ -25,17 +25,6 @@ SLOW_DECISION_MS = 500
 """A model slower than this decides units when the next are there already: the residual is not told apart from them."""
 
 
-def _finding(
-    attempt: Attempt, check: str, requirements: tuple[str, ...], expected: str, actual: str
-) -> Finding:
-    return Finding(check, requirements, expected, f"{actual} (attempt {attempt.number})", attempt.facts.name)
-
-
-def _start_s(observation: Observation) -> float:
-    assert observation.recorder is not None
-    return observation.recorder.start_s
-
-
 def _clip_s(observation: Observation, attempt: Attempt) -> float:
     return next(
         p.video_duration_s
@@ -46,7 +35,7 @@ def _clip_s(observation: Observation, attempt: Attempt) -> float:
 
 def padding_keeps_replies_going(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """While a reply is open after the commit, silence is appended (R36, R40)."""
-    start_s = _start_s(observation)
+    start_s = start_s_of(observation)
     for attempt in attempts:
         if not attempt.only(*QUIET_ENDS, *FROZEN):
             continue
@@ -72,14 +61,14 @@ def padding_keeps_replies_going(observation: Observation, attempts: list[Attempt
         ]
         if left_s - since_s > 3.0 and not [at for at in appended if at > since_s]:
             told = f"a reply stayed open {left_s - since_s:.1f} s after the commit, and nothing was appended"
-            yield _finding(
+            yield finding(
                 attempt, "wire.padded_appends", ("R36", "R40", "R49"), "silence, a unit a period", told
             )
 
 
 def _quiet_since(observation: Observation, attempt: Attempt) -> float | None:
     """When the last thing happened that a drain waits for: everything done, the residual decided; None: not so."""
-    start_s = _start_s(observation)
+    start_s = start_s_of(observation)
     if not attempt.only(*QUIET_ENDS, "listen_per_padded_unit", "extra_reply_in_padding"):
         return None
     if observation.scenario.server.decision_ms > SLOW_DECISION_MS:
@@ -119,7 +108,7 @@ def _quiet_since(observation: Observation, attempt: Attempt) -> float | None:
 
 def padding_ends(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """Nothing is appended once everything is done and decided (R43, R44, R46)."""
-    start_s = _start_s(observation)
+    start_s = start_s_of(observation)
     for attempt in attempts:
         quiet_s = _quiet_since(observation, attempt)
         if quiet_s is None:
@@ -129,7 +118,7 @@ def padding_ends(observation: Observation, attempts: list[Attempt]) -> Iterator[
         ]
         if late:
             told = f"{len(late)} append(s), the first {late[0] - quiet_s:.2f} s after the last reply was done"
-            yield _finding(
+            yield finding(
                 attempt, "wire.padded_appends", ("R43", "R44", "R46"), "none once all is done", told
             )
 
@@ -143,7 +132,7 @@ def drains_end_in_time(observation: Observation, attempts: list[Attempt]) -> Ite
         window_s = _clip_s(observation, attempt) + deadlines.drain_slack_s
         if drained and sent and drained[0] < sent[0] + window_s - 0.1:
             told = f"given up {drained[0] - sent[0]:.1f} s after the commit"
-            yield _finding(attempt, "metadata.drain_timeout", ("R50",), f"a window of {window_s:.1f} s", told)
+            yield finding(attempt, "metadata.drain_timeout", ("R50",), f"a window of {window_s:.1f} s", told)
         left_s = attempt.phase_s(*TEARDOWN)
         quiet_s = _quiet_since(observation, attempt)
         if left_s is None or quiet_s is None:
@@ -152,12 +141,12 @@ def drains_end_in_time(observation: Observation, attempts: list[Attempt]) -> Ite
             told = f"left {left_s - quiet_s:.1f} s after the last reply was done"
             check = "metadata.drain_timeout" if drained else "finishes_within_s"
             expected = f"left after {deadlines.settle_s:g} s of quiet"
-            yield _finding(attempt, check, ("R43", "R46"), expected, told)
+            yield finding(attempt, check, ("R43", "R46"), expected, told)
 
 
 def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
     """A drain that says it has settled leaves no reply open and no residual undecided (R36, R49)."""
-    start_s = _start_s(observation)
+    start_s = start_s_of(observation)
     # Listens carry no number: only the quiet tells the residual's from an earlier unit's (evaluation.md 7).
     covered = observation.scenario.server.decision_ms / 1000 < observation.deadlines.settle_s - 0.05
     for attempt in attempts:
@@ -188,7 +177,7 @@ def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -
         elif committed and not decided and (covered or not heard):
             told = f"settled at {settled_s:.2f} s, before the residual unit was decided"
         if told:
-            yield _finding(attempt, "sample.text", ("R36", "R49"), "every reply of the input awaited", told)
+            yield finding(attempt, "sample.text", ("R36", "R49"), "every reply of the input awaited", told)
 
 
 def padding_stops_when_told(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -196,7 +185,7 @@ def padding_stops_when_told(observation: Observation, attempts: list[Attempt]) -
     for attempt in attempts:
         if attempt.units_after:
             told = f"{attempt.units_after} after the teardown had begun"
-            yield _finding(attempt, "wire.padded_appends", ("R43", "R44"), "no append in the teardown", told)
+            yield finding(attempt, "wire.padded_appends", ("R43", "R44"), "no append in the teardown", told)
 
 
 def text_is_the_inputs(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -206,7 +195,7 @@ def text_is_the_inputs(observation: Observation, attempts: list[Attempt]) -> Ite
         return
     if not attempt.only(*QUIET_ENDS, *FROZEN, "stop_reading", "no_transport", "no_socket"):
         return
-    commits = attempt.times("received", "input_audio_buffer.commit", _start_s(observation))
+    commits = attempt.times("received", "input_audio_buffer.commit", start_s_of(observation))
     if (
         not commits or "split_text" in attempt.faults
     ):  # the journal tells the halves of a character in escapes
@@ -215,12 +204,12 @@ def text_is_the_inputs(observation: Observation, attempts: list[Attempt]) -> Ite
     if "extra_reply_in_padding" in attempt.faults:
         yield from _unasked(observation, attempt, said)
         return
-    texts, early, late = _replies(attempt, commits[0] + _start_s(observation))
+    texts, early, late = _replies(attempt, commits[0] + start_s_of(observation))
     wanted = "".join(_bare(texts[key]) for key in texts if key in early)
     whole = "".join(_bare(text) for key, text in texts.items() if key not in late)
     if not said.startswith(wanted) or not whole.startswith(said):
         requirements = ("R36", "R48", "R49", "R51")
-        yield _finding(
+        yield finding(
             attempt, "sample.text", requirements, f"{wanted[:120]!r} and what followed", repr(said[:120])
         )
 
@@ -261,7 +250,7 @@ def _unasked(observation: Observation, attempt: Attempt, said: str) -> Iterator[
             others = "".join(_bare(reply.text) for reply in observation.scenario.server.reply)
             done_before = [e for e in attempt.entries if e.kind == "sent" and e.name == "response.done"]
             if _bare(text) not in others and len(done_before) > 1:
-                yield _finding(
+                yield finding(
                     attempt,
                     "sample.text",
                     ("R48",),

@@ -31,6 +31,8 @@ TEXTS = (
     ".",
     "word " * 60,
 )
+CUT_TEXTS = ("ok 👍🏽 done", "A family 👨‍👩‍👧‍👦 waves 👋🏽. A flag 🇫🇷 flies.", "👋🏽 👋🏽 👋🏽")
+"""Texts that hold in every piece, or nearly, a character that people see as one and that can be cut in two."""
 LETTERS = 'ab .?!。，\u0301👍🏽\u200d"\\{}0\u00a0\u2028é'
 SPLITS = ("RTD_Omni", "RTD_OCR", "PR_correction", "PR_event_reminder", "PR_post_event_reminder")
 
@@ -61,9 +63,14 @@ def clip(dice: Dice, *, media: bool) -> Data:
     return data
 
 
-def replies(dice: Dice, units: int) -> list[Data]:
-    """What the model says, in units counted from 0; `units` are those of the clip, the residual among them."""
-    count = dice.weighted(((50, 1), (20, 2), (12, 0), (10, 3), (8, 5)))
+def replies(dice: Dice, units: int, *, judged: bool) -> list[Data]:
+    """What the model says, in units counted from 0; `units` are those of the clip, the residual among them.
+
+    Without an answer there is nothing to judge, so where that is the subject there mostly is one.
+    """
+    count = dice.weighted(((54, 1), (21, 2), (7, 0), (10, 3), (8, 5)))
+    if judged and dice.chance(85):
+        return [_answer(dice, units)]
     drawn: list[Data] = []
     free = 0
     for _ in range(count):
@@ -75,6 +82,8 @@ def replies(dice: Dice, units: int) -> list[Data]:
             "after": units + dice.number(1, 3),
         }[where]
         start = max(free, start)
+        if not drawn and start >= units and dice.chance(80):
+            start = units - 1  # a model that says nothing before the clip is over mostly says nothing at all
         lasts = dice.weighted(((5, 1), (4, 2), (3, 3), (2, 5), (1, 12)))
         reply: Data = {"starts_at_unit": start, "units": lasts, "text": text(dice)}
         if dice.chance(60):
@@ -89,11 +98,15 @@ def replies(dice: Dice, units: int) -> list[Data]:
     return drawn
 
 
-def server(dice: Dice, units: int) -> Data:
+def _answer(dice: Dice, units: int) -> Data:
+    return {"starts_at_unit": dice.number(0, units - 1), "units": dice.number(1, 3), "text": text(dice)}
+
+
+def server(dice: Dice, units: int, *, judged: bool = False) -> Data:
     """The scripted server."""
     data: Data = {
         "profile": dice.weighted(((6, "july"), (3, "input-driven"), (2, "engine"))),
-        "reply": replies(dice, units),
+        "reply": replies(dice, units, judged=judged),
     }
     if dice.chance(25):
         data["decision_ms"] = dice.pick((0, 10, 200, 900, 1000, 1700))

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from conformance.fuzz import faults, judging, scripts
+from conformance.fuzz import faults, judging, recipes, scripts
 from conformance.fuzz.dice import Dice
 from scenarios.loader import build_scenarios
 from scenarios.model import Scenario
@@ -39,19 +39,25 @@ def scenario_data(draw: Any, *, media: bool = True, judge: bool = True, seams: b
     else:
         left = iter(clips)
         data["samples"] = scripts.samples(dice, count, lambda: next(left), judged=judged)
-    data["server"] = scripts.server(dice, max(math.ceil(clip["seconds"]) for clip in clips))
+    data["server"] = scripts.server(dice, max(math.ceil(clip["seconds"]) for clip in clips), judged=judged)
     of_session = dice.weighted(((14, 0), (46, 1), (26, 2), (14, 3)))
     if judged:
         # The judge is the subject then: a session that fails leaves nothing to judge.
         of_session = min(of_session, 1) if dice.chance(30) else 0
-    drawn = faults.session_faults(dice, ids, of_session, seams=seams)
+    data["client"] = scripts.client(dice, count, judged=judged)
+    recipe = (
+        None if judged or count > 1 or not dice.chance(recipes.PERCENT) else recipes.pick(dice, seams=seams)
+    )
+    if recipe is not None:
+        drawn = recipe(dice, data)
+    else:
+        drawn = faults.session_faults(dice, ids, of_session, data, seams=seams)
     if judged:
         data["judge"] = judging.judge(dice)
         drawn += judging.judge_faults(dice, dice.weighted(((4, 1), (3, 0), (2, 2))))
     if drawn:
         data["faults"] = drawn
-    data["client"] = scripts.client(dice, count, judged=judged)
-    if any("swallow_cancellation" in fault for fault in drawn) and dice.chance(20):
+    if recipe is None and any("swallow_cancellation" in fault for fault in drawn) and dice.chance(20):
         # Cancelled from outside while a write of its own will not end.
         data["client"]["cancel_at_s"] = dice.number(2, 40) / 2
     data["expect"] = {"finishes_within_s": scripts.EXPECTED_WITHIN_S}

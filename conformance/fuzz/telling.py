@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from conformance.fuzz.campaign import Group, Plan, Tally, outcome_words
-from conformance.fuzz.states import told, wanted
+from conformance.fuzz.states import missing, told, unreachable, wanted
 
 EVERY_S = 5.0
 """Between two lines of progress."""
@@ -37,7 +37,7 @@ class Progress:
 def progress_line(tally: Tally) -> str:
     """Cases a second, states, findings."""
     rate = tally.cases / tally.real_s if tally.real_s else 0.0
-    states = len(wanted(tally.states))
+    states = len(wanted(tally.states)) - len(unreachable(tally.states))
     return (
         f"{tally.cases} cases, {rate:.0f} a second, {states - len(tally.never)} of {states} states reached, "
         f"{len(tally.groups)} finding(s)"
@@ -77,8 +77,9 @@ def state_lines(states: Mapping[str, int], *, every: bool) -> list[str]:
     if every:
         width = max(len(told(state)) for state in wanted(states))
         lines = [f"{told(state):<{width}}  {states.get(state, 0):>7}" for state in wanted(states)]
-    never = [told(state) for state in wanted(states) if not states.get(state)]
+    never = [told(state) for state in missing(states)]
     lines.append("never reached: " + ("; ".join(never) if never else "nothing"))
+    lines += [f"cannot be reached: {state}" for state in unreachable(states)]
     return lines
 
 
