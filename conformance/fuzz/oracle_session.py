@@ -170,6 +170,7 @@ def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Itera
             and lost
             and attempt.phase_s("settled", *TEARDOWN[:1]) is None
             and attempt.row not in (12, 13)
+            and not attempt.times("received", "session.close", 0.0)  # then it was lost in its own close
         ):
             ended = next((c for c in observation.connections if c.number == attempt.connection), None)
             if ended is not None and ended.ended_by == "server" and attempt.phase_s("streaming") is not None:

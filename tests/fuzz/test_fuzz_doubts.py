@@ -44,6 +44,23 @@ def test_a_reply_that_began_after_the_drain_had_settled_is_not_asked_for(tmp_pat
     assert played.findings == ()
 
 
+def test_a_connection_that_ends_in_its_own_close_is_no_lost_one(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 3.0, "speech": []},
+        "faults": [
+            {"close_code": {"code": 0, "reason": "bye", "on": {"received": "session.close"}}},
+            {"swallow_cancellation": {"write": "input_audio_buffer.commit"}},
+        ],
+        "client": {"deadlines": {"request_s": 120.0}, "pace": "as-fast-as-possible"},
+    }
+
+    played = play(build(data, "closing"), RunOptions(seed=77), tmp_path)
+
+    assert [told for _, told in played.summary.samples if "after 2 attempt(s)" in told]
+    assert played.findings == ()
+
+
 def test_an_end_of_the_quiet_beside_the_end_of_the_drain_is_a_doubt(tmp_path: Path) -> None:
     data = {
         **BASE,
