@@ -56,7 +56,7 @@ def publish(result: SampleResult, root: Path, split: str, sample_id: str) -> Non
 
     Raises OSError: the message names the path.
     """
-    answer_path(root, split, sample_id).unlink(missing_ok=True)
+    _remove(answer_path(root, split, sample_id))
     write_metadata(root, split, sample_id, result.metadata)
     write_answer(root, split, sample_id, result.timed_sentences)
 
@@ -84,7 +84,7 @@ def write_whole(path: Path, content: Any) -> None:
 
     Raises OSError: the message names the path.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make(path.parent)
     part = path.with_name(path.name + ".part")
     text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
     try:
@@ -93,7 +93,19 @@ def write_whole(path: Path, content: Any) -> None:
     except OSError as error:  # a disk that is full in the middle names no file
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        part.unlink(missing_ok=True)
+        _remove(part)
+
+
+def _make(folder: Path) -> None:
+    """A folder with those above it. To look is cheaper than to be refused, and it is nearly always there."""
+    if not os.path.isdir(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """A file, should there be one. To look is cheaper than to be refused, and there is nearly never one."""
+    if os.path.lexists(path):
+        path.unlink(missing_ok=True)
 
 
 def append_line(path: Path, line: bytes) -> None:
@@ -103,7 +115,7 @@ def append_line(path: Path, line: bytes) -> None:
         line: without its line feed, and without any inside.
     Raises OSError: the message names the path.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make(path.parent)
     with path.open("a+b", buffering=0) as file:
         end = cut_torn_line(file)
         try:

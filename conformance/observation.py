@@ -204,10 +204,10 @@ def stack_of(task: asyncio.Task[Any]) -> tuple[str, ...]:
 
 def read_json(path: Path) -> tuple[Any, str]:
     """A JSON file's value and, when it is there but cannot be read, why."""
-    if not path.exists():
+    if not os.path.exists(path):
         return None, ""
     try:
-        return json.loads(path.read_text(encoding="utf-8")), ""
+        return json.loads(path.read_bytes().decode("utf-8")), ""
     except (ValueError, OSError) as error:
         return None, f"{path.name}: {error}"
 
