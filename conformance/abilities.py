@@ -59,7 +59,9 @@ class Abilities:
     def missing(self, needs: Iterable[Need]) -> Need | None:
         """The first of these needs, in the order of `Need`, that cannot be met; None: all can."""
         wanted = frozenset(needs) - self.have
-        return next((need for need in Need if need in wanted), None)
+        if not wanted:
+            return None
+        return next(need for need in Need if need in wanted)
 
     def without(self, why_not: Mapping[Need, str]) -> Abilities:
         """The same, less these, each with its reason; a reason that was there before is kept."""

@@ -84,12 +84,13 @@ class Wiring:
 
     def on_client_step(self, step: str, fields: Mapping[str, Any]) -> None:
         """What the client itself tells."""
-        told: Mapping[str, Any] = {
-            key: value for key, value in fields.items() if key not in ("split", "id", "attempt")
-        }
-        if step in ("sent", "received"):
-            # Most of a run's records are acks that say the same: one mapping serves them all.
-            told = self._shared.setdefault((step, fields["type"], fields["detail"]), told)
+        # Most of a run's records are acks that say the same: one mapping serves them all.
+        key = (step, fields["type"], fields["detail"]) if step in ("sent", "received") else None
+        told = self._shared.get(key) if key is not None else None
+        if told is None:
+            told = {name: value for name, value in fields.items() if name not in ("split", "id", "attempt")}
+            if key is not None:
+                self._shared[key] = told
         self._recorder.add(session_name(self._current_attempt()), "client", step, told)
 
     def _current_attempt(self) -> Attempt | None:

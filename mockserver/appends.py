@@ -53,8 +53,13 @@ class Append:
         return loudness(self.audio, self.fmt) >= silence_rms
 
 
+_NUMBER = (int, float)
+"""No union: one would be built anew for every question."""
+_PICTURE_STARTS = (b"\xff\xd8", b"\x89PNG")
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, _NUMBER) and not isinstance(value, bool)
 
 
 def read_append(event: Event, config: Config) -> Append:
@@ -90,7 +95,7 @@ def read_append(event: Event, config: Config) -> Append:
         told["audio_sha"] = digest(append.audio)
     for key in ("audio_end_ms", "duration_ms", "is_speech"):
         value = event.get(key)
-        if isinstance(value, int | float):
+        if isinstance(value, _NUMBER):
             told[key] = value
     frames = event.get("video_frames")
     if frames is not None:
@@ -153,6 +158,6 @@ def _read_frame(frame: Any) -> tuple[str | None, bytes]:
         return f"a frame is not base64: {error}", b""
     if not strict:
         return "a frame is not bare base64", b""
-    if data[:2] != b"\xff\xd8" and data[:4] != b"\x89PNG":
+    if not data.startswith(_PICTURE_STARTS):
         return "a frame is neither JPEG nor PNG", b""
     return None, data

@@ -226,8 +226,8 @@ class Connection:
                 self._forbidden(output)
             else:
                 if isinstance(output, Unit):
-                    self.info.units = output.index + 1
-                    self._note("unit", f"unit {output.index}", output.data)
+                    info.units = output.index + 1
+                    self._add(now_s, info.number, "unit", f"unit {output.index}", output.data)
                 if faults is not None:
                     self._outbox += faults.noted(output, now_s)
         if self._outbox or self._ending.clogged:

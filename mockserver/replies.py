@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 
 class ReplySpec(Protocol):
@@ -37,8 +37,7 @@ class ExtraReply:
     status: str = "completed"
 
 
-@dataclass(slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What the model does on one unit."""
 
     kind: Literal["listen", "speak"]
@@ -51,6 +50,9 @@ class Decision:
     ends: bool = False
     """The turn ends in this unit."""
     status: str = "completed"
+
+
+_LISTEN = Decision("listen")
 
 
 def split_text(text: str, units: int) -> list[str]:
@@ -84,7 +86,7 @@ class ReplyScript:
     def decide(self, index: int, *, forced_listen: bool = False) -> Decision:
         """The decision for the unit with this index, counted from 0 over the whole session."""
         if forced_listen:
-            return Decision("listen")
+            return _LISTEN
         starts = False
         while self._next < self._scripted and self._replies[self._next].starts_at_unit <= index:
             self._begin(self._next)
@@ -94,7 +96,7 @@ class ReplyScript:
             self._begin(self._extra.pop(0))
             starts = True
         if self._active is None:
-            return Decision("listen")
+            return _LISTEN
         number, reply = self._active, self._replies[self._active]
         part = self._part
         self._part += 1

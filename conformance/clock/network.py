@@ -106,6 +106,8 @@ class Network:
 
         What has come to rest is forgotten; what a peer that does not read holds up is asked about again.
         """
+        if not (self._written or self._ended or self._connecting):
+            return False
         moving = False
         for end in list(self._written):
             moves = self._moves(end)
