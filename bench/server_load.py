@@ -33,6 +33,7 @@ from typing import Any
 import pybase64
 from aiohttp import web
 
+from conformance.pool import freeze_once
 from conformance.serve_journal import ServeJournal
 from mockserver.app import MockServer
 from mockserver.journal import Journal
@@ -89,6 +90,7 @@ async def _mock(journal: str) -> int:
         keep_connections=1000,
     )
     await server.start()
+    freeze_once()  # as `conformance serve` does
     return int(server.url.split("/v1/")[0].rpartition(":")[2])
 
 

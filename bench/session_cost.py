@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextvars
-import gc
 import os
 import platform
 import signal
@@ -34,6 +33,7 @@ from client.media import Frame, Prepared, ReferenceVoice
 from client.retry import request_sample
 from client.settings import SessionSettings
 from conformance.clock import SIDE, VirtualLoop, close_loop
+from conformance.pool import freeze_once
 from mockserver.app import MockServer
 from scenarios.clips import make_frames, make_pcm
 from scenarios.model import Clip, Reply
@@ -134,7 +134,7 @@ def measure(sessions: int, units: int, replies: int) -> Cost:
 
         for _ in range(3):
             await one()
-        gc.collect()
+        freeze_once()  # as before every performance of the harness
         began_s = loop.time()
         sampler.start()
         cpu, real = time.process_time(), time.perf_counter()

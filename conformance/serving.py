@@ -10,6 +10,7 @@ import sys
 
 from conformance.exits import Exit
 from conformance.options import ConfigurationError
+from conformance.pool import freeze_once
 from conformance.serve_journal import ServeJournal
 from conformance.serve_options import Served, ServeOptions, served
 from conformance.targets.judge import make_judge
@@ -87,6 +88,7 @@ async def _serve(chosen: Served, journal: ServeJournal) -> Exit:
                 reason = error.strerror or error
                 print(f"conformance: cannot listen on {options.host}:{port}: {reason}", file=sys.stderr)
                 return Exit.UNAVAILABLE
+        freeze_once()  # or each whole collection walks over all that was imported, while every session waits
         _tell(chosen, server, judge)
         await stop.wait()
     finally:
