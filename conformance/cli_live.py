@@ -76,7 +76,8 @@ def register(app: typer.Typer) -> None:
     app.command("bundle")(bundle)
 
 
-def _refused(message: str) -> typer.Exit:
+def refused(message: str) -> typer.Exit:
+    """Tells it, and ends a command with the code of usage."""
     print(f"conformance: {message}", file=sys.stderr)
     return typer.Exit(int(Exit.USAGE))
 
@@ -223,7 +224,7 @@ def preflight(
         server = server_of(url, model, api_key_env, ca_file, header)
         judge = judge_of(judge_url, judge_model, judge_api_key_env, judge_video_mode)
     except ConfigurationError as error:
-        raise _refused(str(error)) from None
+        raise refused(str(error)) from None
     report = asyncio.run(fly(server, Inputs(ref_audio, tuple(dataset or ()), judge)))
     if json:
         import orjson
@@ -252,7 +253,7 @@ def record(
         server = server_of(url, model, api_key_env, ca_file, header)
         code = record_until_stopped(server, out, port)
     except ConfigurationError as error:
-        raise _refused(str(error)) from None
+        raise refused(str(error)) from None
     raise typer.Exit(int(code))
 
 
@@ -278,7 +279,7 @@ def drift(
         server = server_of(other, model, api_key_env, ca_file, header) if "://" in other else None
         found = compare(Path(one), other, server, keep)
     except ConfigurationError as error:
-        raise _refused(str(error)) from None
+        raise refused(str(error)) from None
     print(drift_json(found) if json else "\n".join(drift_lines(found)))
     if found.drift.difference is not None:
         raise typer.Exit(int(Exit.FAILED))
@@ -335,5 +336,5 @@ def bundle(
         ).headers
         names = pack(sources, out, environment=environment(), secrets=secrets, media=media)
     except ConfigurationError as error:
-        raise _refused(str(error)) from None
+        raise refused(str(error)) from None
     print(f"{out}: {len(names)} file(s), masked")

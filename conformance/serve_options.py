@@ -74,7 +74,7 @@ def served(options: ServeOptions, environment: Mapping[str, str] | None = None) 
     Raises ConfigurationError: an unknown profile, a pace out of its range, no usable token.
     Raises ScenarioError: the scenario does not load.
     """
-    script = None if options.scenario is None else _the_one(options.scenario)
+    script = None if options.scenario is None else one_scenario(options.scenario)
     spec = _server_spec(options, script)
     token, made = _token(options, os.environ if environment is None else environment)
     return Served(
@@ -89,7 +89,12 @@ def served(options: ServeOptions, environment: Mapping[str, str] | None = None) 
     )
 
 
-def _the_one(pattern: str) -> Scenario:
+def one_scenario(pattern: str) -> Scenario:
+    """What `--scenario` means.
+
+    Raises ConfigurationError: not exactly one, or one that acts on a client in the same process.
+    Raises ScenarioError: it does not load.
+    """
     chosen = select(load_catalogue(), [pattern], [])
     if len(chosen) != 1:
         raise ConfigurationError(f"--scenario {pattern!r}: selects {len(chosen)} scenarios, expected one")
