@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from conformance.fuzz.dice import Dice
@@ -78,9 +78,24 @@ def reply_text(dice: Dice, kind: str) -> str:
     return out
 
 
-def reply(dice: Dice) -> Data:
+def kinds_of(samples: Sequence[Data]) -> tuple[str, ...]:
+    """Kinds of questions that are asked about these samples (evaluation.md 18)."""
+    found = dict.fromkeys(
+        kind
+        for sample in samples
+        for kind in (("content", "temporal") if sample["split"].startswith("RTD") else ("chat",))
+    )
+    return tuple(found)
+
+
+def _kind(dice: Dice, kinds: Sequence[str]) -> str:
+    """One that is asked for, but for a few."""
+    return dice.pick(KINDS if dice.chance(8) else kinds)
+
+
+def reply(dice: Dice, kinds: Sequence[str]) -> Data:
     """One scripted reply."""
-    kind = dice.pick(KINDS)
+    kind = _kind(dice, kinds)
     if dice.chance(35):
         return {name: dice.pick(scores) for name, scores in FIELDS[kind].items()}
     data: Data = {"kind": kind, "text": reply_text(dice, kind)}
@@ -91,11 +106,11 @@ def reply(dice: Dice) -> Data:
     return data
 
 
-def judge(dice: Dice) -> Data:
-    """The judge section. Its script may run out: then it says something plausible."""
+def judge(dice: Dice, kinds: Sequence[str]) -> Data:
+    """The judge section for questions of these kinds. Its script may run out: then it says something plausible."""
     data: Data = {"timeout_s": 30.0}
     if dice.chance(60):
-        data["replies"] = [reply(dice) for _ in range(dice.number(1, 6))]
+        data["replies"] = [reply(dice, kinds) for _ in range(dice.number(1, 6))]
         data["mode"] = "heuristic"
     if dice.chance(25):
         data["video_mode"] = "frame-sample"
@@ -138,14 +153,14 @@ PARAMETERS: dict[str, Callable[[Dice], Data]] = {
 NAMES = tuple(PARAMETERS)
 
 
-def judge_faults(dice: Dice, count: int) -> list[Data]:
+def judge_faults(dice: Dice, count: int, kinds: Sequence[str]) -> list[Data]:
     """Faults of the judge, each on some of its requests."""
     drawn: list[Data] = []
     for _ in range(count):
         name = dice.pick(NAMES)
         data = PARAMETERS[name](dice)
         if dice.chance(50):
-            data["kind"] = dice.weighted(((2, "content"), (1, "temporal"), (1, "chat")))
+            data["kind"] = _kind(dice, kinds)
         if dice.chance(25):
             data["request"] = dice.number(1, 2)
         if dice.chance(20):

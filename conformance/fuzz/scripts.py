@@ -143,6 +143,8 @@ def deadlines(dice: Dice) -> Data:
 def client(dice: Dice, samples: int, *, judged: bool) -> Data:
     """What the client is told. Answers sent as fast as possible have no times to be judged by."""
     data: Data = {"deadlines": deadlines(dice)}
+    if judged and dice.chance(85):
+        data["deadlines"]["request_s"] = 120.0
     if not judged and dice.chance(8):
         data["pace"] = "as-fast-as-possible"
     if dice.chance(12):
@@ -163,7 +165,9 @@ def samples(dice: Dice, count: int, one_clip: Callable[[], Data], *, judged: boo
         if judged:
             sample["answer1"] = dice.pick(("A cyclist passes.", "他走过来了。"))
             if "reminder" in sample["split"]:
-                sample["reminder1"] = dice.number(0, 8) / 2
+                # Mostly within the clip, where what is said falls into its window.
+                latest = 8 if dice.chance(25) else min(8, int(sample["clip"]["seconds"]))
+                sample["reminder1"] = dice.number(0, latest) / 2
                 if dice.chance(40):
                     sample["reminder2"] = dice.number(0, 16) / 2
         drawn.append(sample)

@@ -39,7 +39,8 @@ def scenario_data(draw: Any, *, media: bool = True, judge: bool = True, seams: b
     else:
         left = iter(clips)
         data["samples"] = scripts.samples(dice, count, lambda: next(left), judged=judged)
-    data["server"] = scripts.server(dice, max(math.ceil(clip["seconds"]) for clip in clips), judged=judged)
+    units = [math.ceil(clip["seconds"]) for clip in clips]
+    data["server"] = scripts.server(dice, min(units) if judged else max(units), judged=judged)
     of_session = dice.weighted(((14, 0), (46, 1), (26, 2), (14, 3)))
     if judged:
         # The judge is the subject then: a session that fails leaves nothing to judge.
@@ -53,8 +54,9 @@ def scenario_data(draw: Any, *, media: bool = True, judge: bool = True, seams: b
     else:
         drawn = faults.session_faults(dice, ids, of_session, data, seams=seams)
     if judged:
-        data["judge"] = judging.judge(dice)
-        drawn += judging.judge_faults(dice, dice.weighted(((4, 1), (3, 0), (2, 2))))
+        kinds = judging.kinds_of(data["samples"])
+        data["judge"] = judging.judge(dice, kinds)
+        drawn += judging.judge_faults(dice, dice.weighted(((4, 1), (3, 0), (2, 2))), kinds)
     if drawn:
         data["faults"] = drawn
     if recipe is None and any("swallow_cancellation" in fault for fault in drawn) and dice.chance(20):
