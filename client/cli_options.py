@@ -136,6 +136,15 @@ JudgeKeyEnvOption = Annotated[
     str | None,
     typer.Option("--judge-api-key-env", help="Environment variable with that key.", show_default=False),
 ]
+JudgeCaFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--judge-ca-file",
+        metavar="PEM",
+        help="Of an https judge: trust these certificates instead of the system's.",
+        show_default=False,
+    ),
+]
 JudgeTimeoutOption = Annotated[
     float, number_option("--judge-timeout-s", "Seconds for one request.", "seconds above 0")
 ]
@@ -253,6 +262,7 @@ def judge_settings(
     content_frame_limit: int,
     frame_overflow: Overflow,
     window_size_s: float,
+    ca_file: Path | None = None,
 ) -> JudgeSettings:
     """Settings of the judge, checked. Ends the command on one out of range."""
     from client.judge.settings import JudgeSettings
@@ -268,6 +278,7 @@ def judge_settings(
         content_frame_limit=content_frame_limit,
         frame_overflow="reduce" if frame_overflow is Overflow.REDUCE else "error",
         window_size_s=window_size_s,
+        tls=_trust(ca_file, base_url, "--judge-ca-file"),
     )
     try:
         settings.check()
@@ -356,19 +367,19 @@ def _headers(api_key_env: str | None) -> dict[str, str]:
     return {} if api_key_env is None else {"Authorization": f"Bearer {_key(api_key_env, '--api-key-env')}"}
 
 
-def _trust(ca_file: Path | None, url: str) -> ssl.SSLContext | None:
+def _trust(ca_file: Path | None, url: str, option: str = "--ca-file") -> ssl.SSLContext | None:
     """The certificates of a file; without one the system's are used."""
     import ssl
 
     if ca_file is None:
         return None
     if not url.startswith(("wss:", "https:")):
-        refuse(f"--ca-file: {url} has no TLS; allowed: with wss:// or https://")
+        refuse(f"{option}: {url} has no TLS; allowed: with wss:// or https://")
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except OSError as error:  # an SSLError is one too
         why = error.strerror if error.filename or not getattr(error, "reason", "") else error.reason  # type: ignore[attr-defined]
-        refuse(f"--ca-file {ca_file}: {why}; allowed: certificates in PEM")
+        refuse(f"{option} {ca_file}: {why}; allowed: certificates in PEM")
 
 
 def _key(variable: str, option: str) -> str:

@@ -28,6 +28,7 @@ from client.cli_options import (
     IdsOption,
     InvalidClockOption,
     JsonOption,
+    JudgeCaFileOption,
     JudgeFpsOption,
     JudgeKeyEnvOption,
     JudgeKeyOption,
@@ -85,6 +86,7 @@ def run(
     judge_base_url: JudgeUrlOption = "http://127.0.0.1:8001/v1",
     judge_api_key: JudgeKeyOption = "EMPTY",
     judge_api_key_env: JudgeKeyEnvOption = None,
+    judge_ca_file: JudgeCaFileOption = None,
     judge_timeout_s: JudgeTimeoutOption = 600.0,
     judge_video_mode: VideoModeOption = VideoMode.VIDEO_URL,
     judge_fps: JudgeFpsOption = 2.0,
@@ -143,6 +145,7 @@ def run(
             content_frame_limit=content_frame_limit,
             frame_overflow=judge_frame_overflow,
             window_size_s=window_size,
+            ca_file=judge_ca_file,
         )
         if pace is Pace.FAST and not allow_invalid_clock:
             refuse(

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +37,10 @@ JudgeUrl = Annotated[str | None, typer.Option("--judge-url", help="Base URL of t
 JudgeModel = Annotated[str, typer.Option("--judge-model", help="Name of the judge model.")]
 JudgeKeyEnv = Annotated[
     str | None, typer.Option("--judge-api-key-env", metavar="VAR", help="Variable that holds its key.")
+]
+JudgeCaFile = Annotated[
+    Path | None,
+    typer.Option("--judge-ca-file", metavar="PEM", help="Of an https judge: trust these instead."),
 ]
 JudgeVideoMode = Annotated[str, typer.Option("--judge-video-mode", help="video_url or frame-sample.")]
 Inject = Annotated[
@@ -101,16 +106,20 @@ def server_of(
     )
 
 
-def judge_of(url: str | None, model: str, key_env: str | None, video_mode: str) -> JudgeSettings | None:
+def judge_of(
+    url: str | None, model: str, key_env: str | None, video_mode: str, ca_file: Path | None = None
+) -> JudgeSettings | None:
     """The judge of a command line; None: none was named.
 
     Raises ConfigurationError: a setting that cannot work.
     """
     from client.judge.settings import JudgeSettings
-    from conformance.live.server import secret_of
+    from conformance.live.server import secret_of, trust
     from conformance.options import ConfigurationError
 
     if url is None:
+        if ca_file is not None:
+            raise ConfigurationError(f"--judge-ca-file {ca_file}: no judge is named; give --judge-url")
         return None
     key = secret_of("--judge-api-key-env", key_env, os.environ) if key_env is not None else "EMPTY"
     settings = JudgeSettings(
@@ -119,6 +128,7 @@ def judge_of(url: str | None, model: str, key_env: str | None, video_mode: str) 
         api_key=key,
         timeout_s=30.0,
         video_mode=video_mode,  # type: ignore[arg-type]  # checked below
+        tls=trust("--judge-ca-file", ca_file, url),
     )
     try:
         settings.check()
@@ -127,12 +137,28 @@ def judge_of(url: str | None, model: str, key_env: str | None, video_mode: str) 
     return settings
 
 
-def refuse_live_options(**given: object) -> None:
-    """Raises ConfigurationError: an option that means something on a live server only."""
+LIVE_ONLY = (
+    "url",
+    "api_key_env",
+    "ca_file",
+    "header",
+    "judge_url",
+    "judge_api_key_env",
+    "judge_ca_file",
+    "inject",
+    "budget_minutes",
+    "record",
+    "table",
+)
+"""Options of `run` that mean something on a live server only."""
+
+
+def refuse_live_options(given: Mapping[str, object]) -> None:
+    """Raises ConfigurationError: one of them is given."""
     from conformance.options import ConfigurationError
 
-    for name, value in given.items():
-        if value:
+    for name in LIVE_ONLY:
+        if given.get(name):
             raise ConfigurationError(f"--{name.replace('_', '-')} needs --target live")
 
 
@@ -211,6 +237,7 @@ def preflight(
     judge_url: JudgeUrl = None,
     judge_model: JudgeModel = JUDGE_MODEL,
     judge_api_key_env: JudgeKeyEnv = None,
+    judge_ca_file: JudgeCaFile = None,
     judge_video_mode: JudgeVideoMode = "video_url",
     json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
 ) -> None:
@@ -222,7 +249,7 @@ def preflight(
 
     try:
         server = server_of(url, model, api_key_env, ca_file, header)
-        judge = judge_of(judge_url, judge_model, judge_api_key_env, judge_video_mode)
+        judge = judge_of(judge_url, judge_model, judge_api_key_env, judge_video_mode, judge_ca_file)
     except ConfigurationError as error:
         raise refused(str(error)) from None
     report = asyncio.run(fly(server, Inputs(ref_audio, tuple(dataset or ()), judge)))

@@ -27,6 +27,7 @@ def proxy(
     judge_url: live.JudgeUrl = None,
     judge_model: live.JudgeModel = live.JUDGE_MODEL,
     judge_api_key_env: live.JudgeKeyEnv = None,
+    judge_ca_file: live.JudgeCaFile = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the proxy; 0: a free one, printed.")] = 0,
     judge_port: Annotated[
         int, typer.Option("--judge-port", min=0, max=65535, help="Of the judge; 0: a free one, printed.")
@@ -48,7 +49,7 @@ def proxy(
         options = ProxyOptions(
             live.server_of(url, model, api_key_env, ca_file, header),
             scenario=scenario,
-            judge=live.judge_of(judge_url, judge_model, judge_api_key_env, "video_url"),
+            judge=live.judge_of(judge_url, judge_model, judge_api_key_env, "video_url", judge_ca_file),
             port=port,
             judge_port=judge_port,
             max_sessions=max_sessions,

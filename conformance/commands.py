@@ -88,6 +88,7 @@ def top(
 
 @app.command()
 def run(
+    context: typer.Context,
     patterns: Patterns = None,
     tag: Tags = None,
     target: Annotated[TargetName, typer.Option(help="The server spoken to.")] = TargetName.MOCK,
@@ -161,6 +162,7 @@ def run(
     judge_url: cli_live.JudgeUrl = None,
     judge_model: cli_live.JudgeModel = cli_live.JUDGE_MODEL,
     judge_api_key_env: cli_live.JudgeKeyEnv = None,
+    judge_ca_file: cli_live.JudgeCaFile = None,
     judge_video_mode: cli_live.JudgeVideoMode = "video_url",
     inject: cli_live.Inject = False,
     max_sessions: cli_live.MaxSessions = 4,
@@ -192,7 +194,9 @@ def run(
         )
         if target is TargetName.LIVE:
             server = cli_live.server_of(url, model, api_key_env, ca_file, header)
-            judge = cli_live.judge_of(judge_url, judge_model, judge_api_key_env, judge_video_mode)
+            judge = cli_live.judge_of(
+                judge_url, judge_model, judge_api_key_env, judge_video_mode, judge_ca_file
+            )
             limits = cli_live.Limits(inject, max_sessions, budget_minutes, record, fail_fast)
             cli_live.refuse_elsewhere_options(
                 clock_virtual=clock is ClockName.VIRTUAL,
@@ -205,7 +209,7 @@ def run(
                 patterns, tag, options, (server, judge), limits, files=(json, junit, table)
             )
             raise typer.Exit(int(code))
-        cli_live.refuse_live_options(url=url, judge_url=judge_url, record=record, table=table, inject=inject)
+        cli_live.refuse_live_options(context.params)
         code = execute(
             patterns or [],
             tag or [],

@@ -6,6 +6,7 @@ Where no fault changes an answer it is passed on byte for byte.
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,16 +31,24 @@ class JudgeProxy(JudgeServer):
         completions_url: where requests go.
         headers: credentials, in the place of the client's; never told.
         timeout_s: for one request.
+        tls: of a judge behind https; None: the system's certificates are trusted.
         named: as of `JudgeServer`.
     """
 
     def __init__(
-        self, completions_url: str, *, headers: Mapping[str, str], timeout_s: float, **named: Any
+        self,
+        completions_url: str,
+        *,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        **named: Any,
     ) -> None:
         super().__init__(**named)
         self._completions_url = completions_url
         self._headers = dict(headers)
         self._timeout_s = timeout_s
+        self._tls = tls
         self._http: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -88,7 +97,11 @@ class JudgeProxy(JudgeServer):
         headers = {**self._headers, "Content-Type": "application/json"}
         try:
             async with self._http.post(
-                self._completions_url, data=body, headers=headers, allow_redirects=False
+                self._completions_url,
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                ssl=self._tls or True,
             ) as answer:
                 content = await answer.content.read(MAX_ANSWER_BYTES)
                 while not answer.content.at_eof() and len(content) < MAX_ANSWER_BYTES:

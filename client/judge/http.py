@@ -112,7 +112,7 @@ class JudgeHttp:
             "X-Client-Request-Id": request_id,
         }
         async with self._session.post(
-            self.url, data=body, headers=headers, allow_redirects=False
+            self.url, data=body, headers=headers, allow_redirects=False, ssl=self.settings.tls or True
         ) as response:
             content = bytearray()
             while chunk := await response.content.read(_CHUNK_BYTES):

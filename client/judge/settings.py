@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import ssl
+from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -46,6 +47,8 @@ class JudgeSettings:
     longest_backoff_s: float = 30.0
     longest_retry_after_s: float = 300.0
     """A judge that asks for a longer pause than this is not waited for."""
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    """Of an https judge; None: the system's certificates are trusted."""
 
     def check(self) -> None:
         """Raises ValueError: naming the setting, what was found and what is allowed."""

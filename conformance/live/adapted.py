@@ -45,7 +45,7 @@ def holds_all_the_same(statement: Finding, observation: Observation, conversatio
     if statement.id == "sample.sentences":
         return _has_the_servers_sentences(statement, observation)
     if statement.id == "sample.text":
-        return _says_what_it_was_told(statement, observation)
+        return _says_what_it_was_told(statement, observation, conversation)
     if statement.id == "sample.first_attempt.partial_text":
         told = _texts(observation).get((statement.sample or "", 1))
         return told is not None and not _hidden(observation) and _bare(statement.actual) == _bare(repr(told))
@@ -101,10 +101,14 @@ def _of_sound(fault: FaultBase) -> bool:
     return getattr(fault, "event", None) == "audio.delta"
 
 
-def _says_what_it_was_told(statement: Finding, observation: Observation) -> bool:
+def _says_what_it_was_told(statement: Finding, observation: Observation, conversation: Conversation) -> bool:
+    """What went to the client, or what the server said: a fault may have said it a thousand times."""
     told = _told_to(statement, observation)
     facts = next((f for f in observation.samples if f.name == statement.sample), None)
-    return told is not None and facts is not None and _bare(facts.text) == _bare(told)
+    if told is None or facts is None:
+        return False
+    said = [session.text for session in conversation.sessions if session.sample == statement.sample]
+    return _bare(facts.text) in {_bare(text) for text in (told, *said[-1:])}
 
 
 def _told_to(statement: Finding, observation: Observation) -> str | None:
@@ -130,6 +134,8 @@ def in_the_servers_words(
     late = facts is None or (facts.metadata or {}).get("late_sentences")
     if told is None or late or not mine or mine[-1].shape.replies != 1:
         return None  # which sentences are late ones is the client's to say
+    if _bare(mine[-1].text) != _bare(told):
+        return None  # a fault changed the words, and what of them counts is the scenario's to say
     return replace(statement, expected=repr(told))
 
 

@@ -54,7 +54,9 @@ async def _served(settings: JudgeSettings) -> Step:
         async with (
             aiohttp.ClientSession(trust_env=False) as http,
             asyncio.timeout(10.0),
-            http.get(f"{base}/models", headers=headers, allow_redirects=False) as answer,
+            http.get(
+                f"{base}/models", headers=headers, allow_redirects=False, ssl=settings.tls or True
+            ) as answer,
         ):
             status, body = answer.status, await answer.content.read(MAX_BODY_BYTES)
     except (aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -57,12 +57,7 @@ class LiveServer:
         """
         if not self.secure:
             return None
-        try:
-            return ssl.create_default_context(cafile=str(self.ca_file) if self.ca_file is not None else None)
-        except (ssl.SSLError, OSError) as error:
-            raise ConfigurationError(
-                f"--ca-file {self.ca_file}: {getattr(error, 'reason', None) or error}; expected certificates in PEM"
-            ) from error
+        return trust("--ca-file", self.ca_file, self.url) or ssl.create_default_context()
 
     def behind(self) -> Behind:
         """For the proxy."""
@@ -109,17 +104,30 @@ def live_server(
     headers = dict(_header(item, environment) for item in header)
     if api_key_env is not None:
         headers["Authorization"] = f"Bearer {secret_of('--api-key-env', api_key_env, environment)}"
-    if ca_file is not None and not ca_file.is_file():
-        raise ConfigurationError(f"--ca-file {ca_file}: no such file; expected certificates in PEM")
     if not model:
         raise ConfigurationError("--model: found nothing; the name that /v1/models lists")
     server = LiveServer(_checked(url), model, headers, ca_file)
-    if ca_file is not None and not server.secure:
-        raise ConfigurationError(
-            f"--ca-file {ca_file}: {server.told()['url']} has no TLS; it goes with wss://"
-        )
-    server.tls()
+    trust("--ca-file", ca_file, str(server.told()["url"]))
     return server
+
+
+def trust(option: str, ca_file: Path | None, url: str) -> ssl.SSLContext | None:
+    """The certificates of a file; None: the system's.
+
+    Raises ConfigurationError: the file is not there or holds no certificate, or the URL has no TLS.
+    """
+    if ca_file is None:
+        return None
+    if not ca_file.is_file():
+        raise ConfigurationError(f"{option} {ca_file}: no such file; expected certificates in PEM")
+    if not url.startswith(("wss:", "https:")):
+        raise ConfigurationError(f"{option} {ca_file}: {url} has no TLS; it goes with wss:// or https://")
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:  # an SSLError is one too
+        raise ConfigurationError(
+            f"{option} {ca_file}: {getattr(error, 'reason', None) or error}; expected certificates in PEM"
+        ) from error
 
 
 def secret_of(option: str, variable: str, environment: Mapping[str, str]) -> str:

@@ -51,6 +51,7 @@ def make_judge(
             completions_url(behind.base_url),
             headers={"Authorization": f"Bearer {behind.api_key}"},
             timeout_s=behind.timeout_s,
+            tls=behind.tls,
             faults=judge_faults(scenario),
             samples=samples,
             model=behind.model,

@@ -20,6 +20,7 @@ OTHER = [Reply(starts_at_unit=1, units=3, text="Other words here. And more of th
     "name",
     [
         "protocol/lost-events[transcript-delta]",
+        "protocol/duplicated[transcript-delta]",
         "protocol/reordered[audio-delta]",
         "resume/killed[answer-in-its-place]",
         "retry/row-06[once]",

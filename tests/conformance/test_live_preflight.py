@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -13,11 +14,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from client.judge.http import JudgeHttp
+from client.judge.judge import body_of, user_message
+from client.judge.prompts import correction_text
 from client.judge.settings import JudgeSettings
 from conformance.clock import run_virtual
+from conformance.live.judge_check import check_judge
 from conformance.live.preflight import Inputs, Preflight, fly
-from conformance.live.server import LiveServer, live_server
+from conformance.live.problem import Problem
+from conformance.live.server import LiveServer, live_server, trust
 from conformance.options import ConfigurationError
+from conformance.targets.judge import make_judge
 from mockserver.pace import Pace
 from mockserver.profiles import PROFILES, Profile
 from scenarios.faults import FaultBase, NeverDone
@@ -456,6 +463,34 @@ def test_the_judge_is_asked_in_every_way_before_anything_is_spent(
     assert sessions == []
 
 
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_judge_behind_a_certificate_of_its_own_needs_its_authority(
+    trusted: bool, authority: Authority
+) -> None:
+    """Asked by preflight and, on the same port, through the proxy that a run with --inject puts before it."""
+    tls = trust("--judge-ca-file", authority.ca if trusted else None, "https://h")
+
+    async def main() -> tuple[str, int]:
+        async with standing(listed=models("judge-model"), tls=authority.context("IP:127.0.0.1")) as judge:
+            settings = JudgeSettings(f"https://{judge}/v1", "judge-model", timeout_s=5.0, tls=tls)
+            try:
+                await check_judge(settings, None)
+                layer = ""
+            except Problem as problem:
+                layer = problem.layer
+            proxy = make_judge(None, [], behind=settings)
+            await proxy.start()
+            async with JudgeHttp(replace(settings, base_url=proxy.url, tls=None), random.Random(0)) as http:
+                question = correction_text(instruction="Look.", reference="A man.", answer="A man.")
+                answer = await http.exchange(body_of(settings, [user_message(question, ())]), "a/b/chat")
+            await proxy.stop()
+            return layer, answer.status
+
+    layer, status = run_virtual(main)
+    # The stand-in serves no completions: 404 is its word, 502 ours, where it could not be reached.
+    assert (layer, status) == (("judge text", 404) if trusted else ("judge", 502))
+
+
 LINES = [
     ({"url": None}, "--url is missing"),
     ({"url": "http://h:1/v1/realtime"}, "did you mean ws://h:1/v1/realtime?"),
@@ -467,7 +502,7 @@ LINES = [
     ({"api_key_env": "ODD"}, "control or non-ASCII"),
     ({"header": ["no colon"]}, "expected 'NAME: VALUE'"),
     ({"header": ["X: env:UNSET"]}, "the variable is not set"),
-    ({"ca_file": Path("absent.pem")}, "no such file"),
+    ({"ca_file": Path("absent.pem")}, "--ca-file absent.pem: no such file"),
     ({"ca_file": Path(__file__), "url": "ws://h/v1/realtime"}, "has no TLS; it goes with wss://"),
     ({"model": ""}, "--model"),
 ]

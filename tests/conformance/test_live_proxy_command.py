@@ -85,3 +85,13 @@ def test_a_client_meets_the_faults_and_the_journal_holds_them(
     assert {"fault", "received", "sent"} <= {
         json.loads(line)["kind"] for line in journal.read_text().splitlines()
     }
+
+
+@pytest.mark.parametrize(
+    "option", ["--judge-ca-file", "--ca-file", "--api-key-env", "--budget-minutes", "--record"]
+)
+def test_what_only_a_live_run_takes_is_refused_elsewhere(option: str) -> None:
+    result = CliRunner().invoke(app, ["run", "close/never-closed", option, "1"])
+
+    assert result.exit_code == 2
+    assert f"{option} needs --target live" in result.output
