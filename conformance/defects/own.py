@@ -9,6 +9,7 @@ from conformance.defects.input import INPUT_DEFECTS
 from conformance.defects.judging import OWN_JUDGE_DEFECTS
 from conformance.defects.model import Defect
 from conformance.defects.opening import OPENING_DEFECTS
+from conformance.defects.overlooked import OVERLOOKED_DEFECTS
 from conformance.defects.reading import READING_DEFECTS
 from conformance.defects.rewrite import Rewrite
 from conformance.defects.scoring import SCORING_DEFECTS
@@ -320,4 +321,5 @@ OWN_DEFECTS: tuple[Defect, ...] = (
     *OWN_JUDGE_DEFECTS,
     *SCORING_DEFECTS,
     *INPUT_DEFECTS,
+    *OVERLOOKED_DEFECTS,
 )

@@ -1,0 +1,95 @@
+"""Defects of our own that the catalogue once passed: found by people who broke the client to see whether it notices."""
+
+from __future__ import annotations
+
+from conformance.defects.model import Defect
+from conformance.defects.rewrite import Rewrite
+
+_ANSWER = ("sample.outcome", "sample.response_done", "sample.error", "sample.text")
+
+OVERLOOKED_DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        name="reply-closed-twice",
+        about="closes a reply that a listen has ended once more at its response.done, and waits for a negative rest",
+        rewrites=(
+            Rewrite(
+                "client.session:ClientSession._take_response_done", "response.status == LISTENING", "False"
+            ),
+            Rewrite(
+                "client.session:ClientSession._take_response_done",
+                "response.status is not None",
+                "response.status not in (None, LISTENING)",
+            ),
+        ),
+        breaks=("R49",),
+        findings=_ANSWER,
+        first=("reply/listen-then-done[july]",),
+    ),
+    Defect(
+        name="record-outlives-attempt",
+        about="goes on in a retry with the record of the attempt that failed",
+        rewrites=(
+            Rewrite(
+                "client.retry:request_sample",
+                "output = RequestOutput(prepared.split, prepared.id)",
+                """
+                output = RequestOutput(prepared.split, prepared.id)
+                record = AttemptRecord(prepared.split, prepared.id, 1, observer)
+                """,
+            ),
+            Rewrite(
+                "client.retry:request_sample",
+                "record = AttemptRecord(prepared.split, prepared.id, attempt, observer)",
+                "record.attempt = attempt",
+            ),
+        ),
+        breaks=(),
+        findings=("metadata.missed_deadlines",),
+        first=("retry/second-attempt-clean",),
+        rule="evaluation.md 14",
+    ),
+    Defect(
+        name="fraction-is-score",
+        about="reads the first number of a fraction as the score",
+        rewrites=(
+            Rewrite(
+                "client.judge.parsing:pieces_in",
+                r"""rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/\s*[0-9])'""",
+                r"""rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.])'""",
+            ),
+        ),
+        breaks=("R52",),
+        findings=("judge.requests", "judge.reasks", "judge.content_score"),
+        first=("judge/fraction-in-prose[without-spaces]",),
+    ),
+    Defect(
+        name="means-over-splits",
+        about="averages the means of the splits instead of the samples",
+        rewrites=(
+            Rewrite(
+                "client.summary:summary_of",
+                "_rtd_means(rtd)",
+                "{key: mean([part[key] for part in by_split.values()]) for key in _rtd_means(rtd)}",
+            ),
+        ),
+        breaks=(),
+        findings=("accuracy.rtd.mean_content_score", "accuracy.rtd.mean_avg_temporal_score"),
+        first=("judge/means-over-samples",),
+        rule="evaluation.md 19",
+    ),
+    Defect(
+        name="rank-one-off",
+        about="takes the value behind the nearest rank",
+        rewrites=(
+            Rewrite(
+                "client.metrics:nearest_rank",
+                "math.ceil(share * len(ordered)) - 1",
+                "min(len(ordered) - 1, int(share * len(ordered)))",
+            ),
+        ),
+        breaks=(),
+        findings=("run.median_e2el_ms",),
+        first=("run/nearest-rank",),
+        rule="evaluation.md 20",
+    ),
+)
