@@ -6,12 +6,19 @@ Every choice shrinks towards its first alternative, towards the smaller number a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
 T = TypeVar("T")
 Weighted = Sequence[tuple[int, T]]
+
+
+@lru_cache(maxsize=1024)
+def _whole(least: int, most: int) -> st.SearchStrategy[int]:
+    """Kept, and not made anew for every roll: a case rolls hundreds of times."""
+    return st.integers(least, most)
 
 
 class Draw(Protocol):
@@ -28,7 +35,7 @@ class Dice:
 
     def number(self, least: int, most: int) -> int:
         """A whole number from `least` to `most`, both included."""
-        return self.draw(st.integers(least, most))
+        return self.draw(_whole(least, most))
 
     def chance(self, percent: int) -> bool:
         """True so many times in a hundred."""
