@@ -274,7 +274,7 @@ class Connection:
         info = self.info
         info.session_id = self.session.id
         info.sent[name] += 1
-        self.wire.write(payload, WSMsgType.TEXT)
+        self.wire.write_text(payload)
         if self._note_later is not None and len(payload) <= MAX_KEPT_BYTES:
             self._note_later((now_s, info.number, "sent", name, payload, self._tell_frame))
         else:
@@ -293,7 +293,7 @@ class Connection:
             payload = encode(event) if send.payload is None else send.payload
         line = self.session.told(event) if how is None else escaped(self.session.told(event))
         for _ in range(1 if how is None else how.times):
-            self.wire.write(payload, WSMsgType.TEXT)
+            self.wire.write_text(payload)
             self.info.sent[name] += 1
             self._note("sent", name, line)
         if self.faults.runs:
@@ -304,7 +304,7 @@ class Connection:
         if not self._can_send():
             return
         if isinstance(action, Text):
-            self.wire.write(action.payload, WSMsgType.TEXT)
+            self.wire.write_text(action.payload)
             self._note("sent", "(text)", {"bytes": len(action.payload)})
         else:
             self.wire.raw(action.data)

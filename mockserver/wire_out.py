@@ -27,6 +27,8 @@ CUT_SHORT_S = 1.0
 """Bytes whose wait was cut short, by the end of the fault or of the connection, prove it when they waited this long."""
 
 _HEADER = struct.Struct("!BBH").pack
+_TEXT = int(WSMsgType.TEXT)
+_WHOLE_TEXT = 0x80 | _TEXT
 
 Bitten = Callable[[dict[str, Any]], None]
 """Takes the evidence when bytes that a fault touched have left."""
@@ -155,11 +157,15 @@ class WireOut:
 
     def write(self, payload: bytes, opcode: WSMsgType) -> None:
         """A frame, written with what else belongs to this step by `flush`: one system call for a group of events."""
+        self._frames += (frame_header(len(payload), opcode), payload)
+
+    def write_text(self, payload: bytes) -> None:
+        """The same of a text: nearly all are."""
         length = len(payload)
-        if 125 < length < 65536:  # nearly all
-            self._frames += (_HEADER(0x80 | opcode, 126, length), payload)
+        if 125 < length < 65536:
+            self._frames += (_HEADER(_WHOLE_TEXT, 126, length), payload)
         else:
-            self._frames += (frame_header(length, opcode), payload)
+            self._frames += (frame_header(length, _TEXT), payload)
 
     def raw(self, data: bytes) -> None:
         """Bytes past all framing."""
