@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
+import orjson
+
 from client.result import SampleResult
 
 ATTEMPTS: Final = "attempts"
@@ -86,14 +88,23 @@ def write_whole(path: Path, content: Any) -> None:
     """
     _make(path.parent)
     part = path.with_name(path.name + ".part")
-    text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
+    text = _indented(content)
     try:
-        part.write_bytes(text.encode("utf-8", "replace") + b"\n")
+        part.write_bytes(text + b"\n")
         part.replace(path)
     except OSError as error:  # a disk that is full in the middle names no file
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         _remove(part)
+
+
+def _indented(content: Any) -> bytes:
+    """JSON, laid out. Raises ValueError, TypeError: there is none for the content, a NaN for one."""
+    json.dumps(content, allow_nan=False)  # the other would write null for what is no number
+    try:
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2)
+    except orjson.JSONEncodeError:  # half a surrogate pair, an integer beyond 64 bits, a key that is no text
+        return json.dumps(content, ensure_ascii=False, indent=2).encode("utf-8", "replace")
 
 
 def _make(folder: Path) -> None:

@@ -161,10 +161,10 @@ RETRY_DEFECTS: tuple[Defect, ...] = (
             Rewrite(
                 "client.artifacts:write_whole",
                 """
-                part.write_bytes(text.encode("utf-8", "replace") + b"\\n")
+                part.write_bytes(text + b"\\n")
                 part.replace(path)
                 """,
-                'path.write_bytes(text.encode("utf-8", "replace") + b"\\n")',
+                'path.write_bytes(text + b"\\n")',
             ),
         ),
         breaks=("R20",),
