@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from conformance.outcome import RunReport, ScenarioResult, kind_of
+from conformance.outcome import Outcome, RunReport, ScenarioResult, kind_of
 from conformance.report.escape import one_line
 from conformance.report.explain import explain, heading, needs_explaining
 from conformance.report.tally import Tally, tally
@@ -195,6 +195,10 @@ def remarks(report: RunReport) -> Iterator[str]:
         yield f"warning {name}: {one_line(expected, 200)}; seen: {one_line(actual, 200)} (in {where})"
     if len(warned) > WARNINGS_LIMIT:
         yield f"and {len(warned) - WARNINGS_LIMIT} more warnings, in the JSON report"
+    blind = [result for result in report.results if result.outcome is Outcome.NOT_OBSERVABLE]
+    right = sum(result.virtual_s > 0 and not result.findings for result in blind)
+    if right:
+        yield f"{right} of {len(blind)} not-observable were played, and nothing that shows was wrong"
     yield from unobserved_invariants(report)
 
 

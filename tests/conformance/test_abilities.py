@@ -16,8 +16,8 @@ from conformance.invariants import INVARIANTS
 from conformance.judgement import judge
 from conformance.observation import Observation
 from conformance.options import RunOptions
-from conformance.outcome import FaultReport, Outcome, RunReport, ScenarioResult
-from conformance.report.console import ConsoleReport
+from conformance.outcome import FaultReport, Finding, Outcome, RunReport, ScenarioResult
+from conformance.report.console import ConsoleReport, remarks
 from conformance.report.json_report import document
 from conformance.report.junit import render
 from conformance.runner import perform
@@ -67,6 +67,8 @@ STATEMENTS: list[tuple[Need, dict[str, Any], str]] = [
     (Need.FILES, {"sample": {"outcome": "published"}}, "sample.outcome"),
     (Need.FILES, {"metadata": {"close_timeout": None}}, "metadata.close_timeout"),
     (Need.FILES, {"run": {"published": 1}}, "run.published"),
+    (Need.METADATA, {"sample": {"retry_count": 0}}, "sample.retry_count"),
+    (Need.METADATA, {"metadata": {"close_timeout": None}}, "metadata.close_timeout"),
     (Need.WIRE, {"sample": {"attempts": 1}}, "sample.attempts"),
     (Need.WIRE, {"wire": {"commits": 1}}, "wire.commits"),
     (Need.LOG, {"warnings": 0}, "warnings"),
@@ -202,3 +204,11 @@ def test_the_reports_tell_what_was_not_observed_and_why(played: Observation) -> 
         "sample": None,
     }
     assert b'message="statement warnings needs log: no log here"' in render(report)
+
+
+def test_how_many_unobservable_scenarios_were_played_with_nothing_wrong_is_told(played: Observation) -> None:
+    blind = _judged(played, {"warnings": 0}, _without(Need.LOG))
+    unplayed, wrong = replace(blind, virtual_s=0.0), replace(blind, findings=(Finding("x", (), "a", "b"),))
+    report = RunReport((blind, unplayed, wrong), 1, "mock", "virtual", "builtin", 0.0)
+    assert next(remarks(report)) == "1 of 3 not-observable were played, and nothing that shows was wrong"
+    assert "not-observable were" not in " ".join(remarks(replace(report, results=(unplayed,))))

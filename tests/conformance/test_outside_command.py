@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.clients.choice import ClientChoice, abilities_of
+from conformance.clients.choice import ClientChoice, Shows, abilities_of
 from conformance.clients.estimating import estimate
 from conformance.clients.network import refusal
 from conformance.clients.program import KEPT_BYTES, KeptOutput, program_environment
@@ -44,8 +44,11 @@ def own_network() -> None:
         pytest.skip(f"no network of its own is allowed here: {why_not}")
 
 
-def test_the_minimal_client_passes_as_a_program(tmp_path: Path) -> None:
-    result = play(tmp_path, CLEAN, str(EXAMPLES / "minimal_client.py"))
+@pytest.mark.parametrize(("example", "shows"), [("minimal", "answers"), ("complete", None)])
+def test_a_right_client_passes_as_a_program(tmp_path: Path, example: str, shows: Shows | None) -> None:
+    argv = (sys.executable, str(EXAMPLES / f"{example}_client.py"))
+    abilities = abilities_of(ClientChoice("command", arguments=argv, shows=shows), "shared")
+    result = play(tmp_path, CLEAN, *argv[1:], abilities=abilities)
     assert (result.outcome, result.findings, result.reason) == (Outcome.PASS, (), "")
     answer = next((tmp_path / "out").rglob("answers/RTD_Omni/1.json"))
     assert "A bell." in answer.read_text()

@@ -1,6 +1,6 @@
 """A stand-in for the upstream benchmark's command line (evaluation.md 21): the same options, the same files.
 
-Behind it works the minimal client of docs/examples. It refuses what upstream refuses, makes its readiness and warm-up
+Behind it works the complete client of docs/examples. It refuses what upstream refuses, makes its readiness and warm-up
 sessions before the measured ones, and leaves its answers under `run-*`.
 """
 
@@ -14,7 +14,7 @@ import types
 import uuid
 from pathlib import Path
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "minimal_client.py"
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "complete_client.py"
 PREFIX = "--duplex-eval-"
 
 
@@ -106,8 +106,8 @@ async def serve(asked, client):
 
 
 if __name__ == "__main__":
-    spec = importlib.util.spec_from_file_location("minimal_client", EXAMPLE)
-    minimal = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(minimal)
-    asyncio.run(serve(checked(parser()), minimal))
+    spec = importlib.util.spec_from_file_location("complete_client", EXAMPLE)
+    complete = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(complete)
+    asyncio.run(serve(checked(parser()), complete))
     sys.exit(0)
