@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import NoReturn
 
 from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.historical import DEFECTS as OF_THE_FIELD
@@ -170,19 +171,24 @@ class Table:
         """Take over what stands in the file; it must be of the same sources, or the numbers would not fit together."""
         if self.file is None:
             return
-        if self.file.exists():
-            head, *lines = (json.loads(line) for line in self.file.read_text().splitlines())
-            if head != self._head():
-                sys.exit(
-                    f"{self.file}: is of other sources or defects: {head}; give another file, or delete it"
-                )
-            for line in lines:
-                self._take(Report(**line))
-        else:
+        if not self.file.exists():
             self.file.write_text(json.dumps(self._head()) + "\n")
+            return
+        whole, _, _ = self.file.read_text().rpartition("\n")  # an interrupt may have torn the last line
+        try:
+            head, *lines = [json.loads(line) for line in whole.splitlines()]
+            reports = [Report(**line) for line in lines]
+        except (ValueError, TypeError) as error:
+            _refuse(f"{self.file}: is no state of this bench ({error}); give another file, or delete it")
+        if head != self._head():
+            _refuse(f"{self.file}: is of {head}, now it is {self._head()}; give another file, or delete it")
+        self.file.write_text(whole + "\n")
+        for report in reports:
+            self._take(report)
 
     def _head(self) -> dict[str, object]:
-        return {"sources": sources(), "defects": sorted(self.names)}
+        own = self.own_cases if self.own_cases < self.cases else 0
+        return {"sources": sources(), "defects": sorted(self.names), "own": own}
 
     def add(self, report: Report) -> None:
         self._take(report)
@@ -210,6 +216,11 @@ class Table:
     def limit(self, name: str) -> int:
         """How many cases a defect is looked for."""
         return self.cases if name in HISTORICAL else min(self.own_cases, self.cases)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise SystemExit(2)
 
 
 def sources() -> str:
@@ -255,7 +266,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no such defect: {', '.join(unknown)}")
     names = given.defects or [name for name in DEFECTS if name in HISTORICAL or given.own]
-    own_cases = given.own or given.cases
+    own_cases = given.own or (given.cases if given.defects else 0)
     table = Table(range(1, given.seeds + 1), names, given.cases, own_cases, given.state)
     table.load()
     began_s, cpu_s, plays = time.monotonic(), 0.0, 0
