@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from conformance.abilities import Need
+from conformance.checks_wire import last_acks_ms, wire_counts
 from conformance.observation import Observation, SampleFacts
 from conformance.outcome import Finding, Unobserved
 from scenarios.model import SampleExpect
@@ -65,6 +66,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "wire.padded_appends": ("R36", "R40", "R43", "R44"),
     "wire.closes": ("R10",),
     "wire.acks_after_close": ("R10",),
+    "wire.last_acks_ms": ("R1",),
     "wire.aborts": ("R13", "R15"),
     "wire.client_close_code": ("R15",),
     "wire.last_clip_append_bytes": ("R38",),
@@ -303,55 +305,11 @@ def _check_wire(observation: Observation) -> Iterator[Told]:
     expect = observation.scenario.expect.wire
     if expect is None:
         return
-    counts = wire_counts(observation)
+    counts = {**wire_counts(observation), "last_acks_ms": last_acks_ms(observation)}
     for key in type(expect).model_fields:
         matcher = getattr(expect, key)
         if matcher != UNCHECKED:
             yield from _check(observation, f"wire.{key}", matcher, counts[key], None)
-
-
-_COUNTED = (
-    "appends",
-    "padded_appends",
-    "commits",
-    "closes",
-    "acks_before_commit",
-    "acks_after_close",
-    "last_clip_append_bytes",
-)
-
-
-def wire_counts(observation: Observation) -> dict[str, int | None]:
-    """What the server saw while the scenario was played, as `expect.wire` counts it."""
-    counts = dict.fromkeys(_COUNTED, 0)
-    connections = observation.connections
-    committed: set[int] = set()
-    closing: set[int] = set()
-    for entry in observation.entries_in_time:
-        if entry.kind != "received":
-            continue
-        if entry.name == "input_audio_buffer.append":
-            counts["appends"] += 1
-            if entry.connection in committed:
-                counts["padded_appends"] += 1
-            elif not committed:
-                counts["last_clip_append_bytes"] = int(entry.data.get("audio_bytes", 0))
-        elif entry.name == "input_audio_buffer.commit":
-            counts["commits"] += 1
-            committed.add(entry.connection)
-        elif entry.name == "session.close":
-            counts["closes"] += 1
-            closing.add(entry.connection)
-        elif entry.name == "playback.ack":
-            counts["acks_before_commit"] += entry.connection not in committed
-            counts["acks_after_close"] += entry.connection in closing
-    codes = [c.client_close_code for c in connections if c.client_close_code is not None]
-    return {
-        **counts,
-        "connections": len(connections),
-        "aborts": sum(c.ended_by == "client" and c.how in ("fin", "rst") for c in connections),
-        "client_close_code": codes[-1] if codes else None,
-    }
 
 
 def _check(

@@ -183,8 +183,8 @@ def ack_position(observation: Observation) -> Iterator[Finding]:
                 told = f"played_ms {played_ms} at {entry.t_s:.3f} s; reached: {positions[-3:]} ms"
                 yield Finding(
                     "ack-position",
-                    ("R1",),
-                    "audio received so far",
+                    (),
+                    "audio received so far, at the rate of its deltas (evaluation.md 5)",
                     told,
                     _name(observation, entry.connection),
                 )

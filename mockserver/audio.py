@@ -96,18 +96,19 @@ class Tone:
     """A piece of reply audio, made once and sent often."""
 
     text: str
-    """Standard base64 of mono PCM16LE at 24 kHz."""
+    """Standard base64 of mono PCM16LE."""
     bytes_: int
     digest: str
 
 
 @lru_cache(maxsize=64)
-def tone(audio_ms: int) -> Tone:
+def tone(audio_ms: int, rate_hz: int = OUTPUT_RATE_HZ) -> Tone:
     """A quiet 440 Hz tone.
 
     Args:
         audio_ms: its length, 1 or more.
+        rate_hz: samples a second.
     """
-    at_s = np.arange(audio_ms * OUTPUT_RATE_HZ // 1000) / OUTPUT_RATE_HZ
+    at_s = np.arange(audio_ms * rate_hz // 1000) / rate_hz
     pcm = (np.sin(2 * np.pi * 440 * at_s) * 6000).astype("<i2").tobytes()
     return Tone(pybase64.b64encode(pcm).decode("ascii"), len(pcm), digest(pcm))

@@ -227,6 +227,8 @@ class Profile:
     """Audio deltas into which a unit's audio is cut, back to back; the text rides with the first (7.4, 7.5)."""
     listens_in_padding: PaddingListens = "each"
     metrics: tuple[Metrics, ...] = ()
+    output_rate_hz: int = 24_000
+    """Samples a second of reply audio, as each audio delta says (7.4)."""
 
 
 PROFILES: Mapping[str, Profile] = {
@@ -262,7 +264,7 @@ def scripted(spec: ServerSpec) -> Profile:
     pace = {name: value for name, value in spec.pace if value is not None} if spec.pace is not None else {}
     own = {
         name: value
-        for name in ("deltas_per_unit", "listens_in_padding", "metrics", "max_sessions")
+        for name in ("deltas_per_unit", "listens_in_padding", "metrics", "max_sessions", "output_rate_hz")
         if (value := getattr(spec, name)) is not None
     }
     if "metrics" in own:

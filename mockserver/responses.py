@@ -57,6 +57,8 @@ class OpenResponse:
     ledger: Ledger
     metrics: frozenset[Metrics] = frozenset()
     """What it tells of the engine."""
+    rate_hz: int = OUTPUT_RATE_HZ
+    """Of its audio."""
     audio_ms: int = 0
     texts: list[str] = field(default_factory=list)
     _marks: list[Event] = field(default_factory=list)
@@ -203,7 +205,7 @@ class OpenResponse:
         omni = {**VLLM_OMNI, "model_turn_id": self.turn_id, "stage_metrics": self._stages}
         if self._request is not None:
             omni["response_request_metrics"] = self._request
-        sound = tone(audio_ms).text
+        sound = tone(audio_ms, self.rate_hz).text
         shared: dict[str, Any] = {
             "end_of_turn": end_of_turn,
             "model_speak": True,
@@ -221,7 +223,7 @@ class OpenResponse:
             "text": text,
             "audio": sound,
             "format": "pcm",
-            "sample_rate_hz": OUTPUT_RATE_HZ,
+            "sample_rate_hz": self.rate_hz,
             **shared,
         }
         return {
@@ -229,7 +231,7 @@ class OpenResponse:
             **self._place,
             "delta": sound,
             "format": "pcm16",
-            "sample_rate_hz": OUTPUT_RATE_HZ,
+            "sample_rate_hz": self.rate_hz,
             "metadata": {"session_id": self.session_id, "epoch": self.epoch, **shared},
         }
 
@@ -259,7 +261,9 @@ class OpenResponse:
         return content
 
 
-def late_delta_pair(dialect: Dialect, response_id: str, text: str, audio_ms: int) -> list[Event]:
+def late_delta_pair(
+    dialect: Dialect, response_id: str, text: str, audio_ms: int, rate_hz: int = OUTPUT_RATE_HZ
+) -> list[Event]:
     """Deltas of a response that is finished already (a fault's): an audio delta, where it has sound, and its text."""
     place: Event = {
         "response_id": response_id,
@@ -273,9 +277,9 @@ def late_delta_pair(dialect: Dialect, response_id: str, text: str, audio_ms: int
             {
                 "type": dialect.audio_delta,
                 **place,
-                "delta": tone(audio_ms).text,
+                "delta": tone(audio_ms, rate_hz).text,
                 "format": "pcm16",
-                "sample_rate_hz": OUTPUT_RATE_HZ,
+                "sample_rate_hz": rate_hz,
                 "metadata": {"audio_duration_ms": audio_ms},
             }
         )

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pybase64
 
-from mockserver.audio import digest
+from mockserver.audio import OUTPUT_RATE_HZ, digest
 from mockserver.profiles import LOGICAL_NAMES
 from mockserver.wire import Event
 
@@ -122,6 +122,8 @@ def _audio_delta(event: Event, line: dict[str, Any]) -> None:
     # reply audio is a handful of tones: each is hashed once
     line["audio_bytes"], line["audio_sha"] = _audio(event["delta"])
     line["audio_duration_ms"] = event["metadata"]["audio_duration_ms"]
+    if event["sample_rate_hz"] != OUTPUT_RATE_HZ:
+        line["sample_rate_hz"] = event["sample_rate_hz"]
 
 
 def _error(event: Event, line: dict[str, Any]) -> None:

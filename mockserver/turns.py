@@ -142,6 +142,7 @@ def _open(session: ServerSession) -> None:
         session.conversation,
         session.ledger,
         _metrics(session),
+        session.profile.output_rate_hz,
     )
     session.emit_all(session.response.created())
 

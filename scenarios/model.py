@@ -150,6 +150,8 @@ class ServerSpec(Strict):
     metrics: Annotated[list[Literal["stage", "request"]], AfterValidator(distinct)] | None = None
     """What replies tell of the engine: `stage` metrics (protocol.md 13.1; dialects after July's only to a client that
     asks), and `request` metrics (13.2; only those dialects)."""
+    output_rate_hz: Annotated[int, Field(ge=8000, le=48_000)] | None = None
+    """Samples a second of reply audio, as each audio delta says; 24000 where it is absent."""
     max_sessions: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Sessions at a time; more are refused with `resource_exhausted`."""
 
@@ -237,6 +239,9 @@ class WireExpect(Strict):
     acks_before_commit: Matcher = "unchecked"
     """`playback.ack` events before the commit of their connection."""
     acks_after_close: Matcher = "unchecked"
+    last_acks_ms: Matcher = "unchecked"
+    """What the last `playback.ack` of each reply of the last connection said was played, in milliseconds, in the order
+    of the replies; null for one that was never acked. The closing ack tells the whole length."""
     aborts: Matcher = "unchecked"
     """Connections that the client ended without a close frame: its transport was aborted."""
     client_close_code: Matcher = "unchecked"

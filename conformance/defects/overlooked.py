@@ -49,6 +49,33 @@ OVERLOOKED_DEFECTS: tuple[Defect, ...] = (
         rule="evaluation.md 14",
     ),
     Defect(
+        name="finished-reply-unacked",
+        about="acks a reply only while it is open, so no closing ack tells its whole length",
+        rewrites=(
+            Rewrite(
+                "client.session:ClientSession.acks", "r.audio_bytes or r.status is None", "r.status is None"
+            ),
+        ),
+        breaks=("R1",),
+        findings=("wire.last_acks_ms",),
+        first=("ack/closing-ack[july]",),
+    ),
+    Defect(
+        name="rate-assumed",
+        about="counts every reply's sound at 24 kHz, whatever its deltas say",
+        rewrites=(
+            Rewrite(
+                "client.responses:ResponseRecord.played_ms",
+                "self.audio_bytes * 1000 // (self.rate_hz * 2)",
+                "self.audio_bytes * 1000 // (DEFAULT_OUTPUT_RATE_HZ * 2)",
+            ),
+        ),
+        breaks=(),
+        findings=("ack-position", "wire.last_acks_ms"),
+        first=("ack/closing-ack[48-khz]",),
+        rule="evaluation.md 5",
+    ),
+    Defect(
         name="fraction-is-score",
         about="reads the first number of a fraction as the score",
         rewrites=(

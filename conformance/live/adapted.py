@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from conformance.checks import wire_counts
+from conformance.checks_wire import wire_counts
 from conformance.live.judged import sentences_of
 from conformance.outcome import Finding
 from scenarios.faults import FaultBase

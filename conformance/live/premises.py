@@ -34,6 +34,7 @@ EXACT = (
     "wire.appends",
     "wire.padded_appends",
     "wire.acks_before_commit",
+    "wire.last_acks_ms",
     "metadata.late_sentences",
 )
 """Statements about what the model says and when: they hold only of the very script."""

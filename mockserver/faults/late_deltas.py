@@ -41,7 +41,13 @@ class LateDeltas(Fault):
         response_id, self._done_id = self._done_id, None
         late: list[Action] = []
         for _ in range(self._spec.count):
-            pair = late_delta_pair(self.session.dialect, response_id, self._spec.text, self._spec.audio_ms)
+            pair = late_delta_pair(
+                self.session.dialect,
+                response_id,
+                self._spec.text,
+                self._spec.audio_ms,
+                self.session.profile.output_rate_hz,
+            )
             late += [Send(event) for event in pair]
         evidence = {"late": len(late), "response_id": response_id, "at_s": now_s}
         return [output, *late, Observed(evidence)]

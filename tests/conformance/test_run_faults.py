@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.checks import wire_counts
+from conformance.checks_wire import wire_counts
 from conformance.clients import builtin
 from conformance.options import RunOptions
 from conformance.outcome import Outcome, ScenarioResult
