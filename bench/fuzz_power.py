@@ -235,7 +235,7 @@ def sources() -> str:
 def told(table: Table, name: str, *, markdown: bool) -> str:
     hunts = [table.found.get(seed, {}).get(name) for seed in table.seeds]
     found = [h[0] for h in hunts if h is not None and h[0] <= table.limit(name)]
-    beyond = f"more than {table.limit(name)}"
+    beyond = "not played" if name in UNPLAYABLE else f"more than {table.limit(name)}"
     middle = statistics.median([*found, *[float("inf")] * (len(hunts) - len(found))])
     by = ", ".join(sorted({h[1] for h in hunts if h is not None})) or UNPLAYABLE.get(name, "-")
     cells = (
