@@ -45,6 +45,14 @@ def serve(
             help="Variable that holds the token of the control API; none is needed on loopback.",
         ),
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="PEM", help="Sessions by wss, with this certificate.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="PEM", help="Its key.")] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the key that sessions need."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of ids and jitter.", min=0)] = 1,
 ) -> None:
     """The mock server, the judge and a control API, on the real clock, for any client. Ctrl-C stops them."""
@@ -63,6 +71,9 @@ def serve(
         judge_port=judge_port,
         journal=journal,
         token_env=token_env,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        api_key_env=api_key_env,
         seed=seed,
     )
     try:

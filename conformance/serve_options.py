@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,11 @@ class ServeOptions:
     judge_port: int = 0
     journal: Path | None = None
     token_env: str | None = None
+    tls_cert: Path | None = None
+    """With `tls_key`: sessions by wss."""
+    tls_key: Path | None = None
+    api_key_env: str | None = None
+    """Variable of the key that sessions need."""
     seed: int = 1
 
 
@@ -62,6 +68,8 @@ class Served:
     token_told: bool
     """The token was made here, so it must be told once."""
     faults: Sequence[FaultBase] = ()
+    tls: ssl.SSLContext | None = None
+    api_key: str | None = field(default=None, repr=False)
     scenario: Scenario | None = None
     """Scripts the judge; None: its verdicts are plausible."""
 
@@ -76,7 +84,8 @@ def served(options: ServeOptions, environment: Mapping[str, str] | None = None) 
     """
     script = None if options.scenario is None else one_scenario(options.scenario)
     spec = _server_spec(options, script)
-    token, made = _token(options, os.environ if environment is None else environment)
+    environment = os.environ if environment is None else environment
+    token, made = _token(options, environment)
     return Served(
         options=options,
         profile=scripted(spec),
@@ -85,8 +94,40 @@ def served(options: ServeOptions, environment: Mapping[str, str] | None = None) 
         guard=Guard(options.host, token),
         token_told=made,
         faults=() if script is None else server_faults(script),
+        tls=_tls(options),
+        api_key=_api_key(options, environment),
         scenario=script,
     )
+
+
+def _tls(options: ServeOptions) -> ssl.SSLContext | None:
+    """Certificate and key of the sessions' port; None: neither is given."""
+    cert, key = options.tls_cert, options.tls_key
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        given, other = ("--tls-cert", "--tls-key") if key is None else ("--tls-key", "--tls-cert")
+        raise ConfigurationError(f"{given} needs {other}: a certificate and its key go together")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(cert, key)
+    except OSError as error:  # an SSLError is one too
+        why = getattr(error, "reason", None) or error.strerror or error
+        raise ConfigurationError(
+            f"--tls-cert {cert}, --tls-key {key}: {why}; expected a certificate and its key in PEM"
+        ) from None
+    return context
+
+
+def _api_key(options: ServeOptions, environment: Mapping[str, str]) -> str | None:
+    if options.api_key_env is None:
+        return None
+    key = environment.get(options.api_key_env, "")
+    if not key or not key.isascii() or not key.isprintable():
+        raise ConfigurationError(
+            f"--api-key-env {options.api_key_env}: not set, empty or no plain text; the variable holds the key"
+        )
+    return key
 
 
 def one_scenario(pattern: str) -> Scenario:

@@ -75,6 +75,8 @@ async def _serve(chosen: Served, journal: ServeJournal) -> Exit:
         port=options.port,
         journal=Journal(journal.entry, keep=False),
         keep_connections=REMEMBERED_CONNECTIONS,
+        tls=chosen.tls,
+        api_key=chosen.api_key,
     )
     judge = _judge(chosen, journal)
     ControlApi(server, journal.ring, chosen.guard, judge.reset)

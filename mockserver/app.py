@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -14,7 +15,7 @@ from mockserver.admission import Slots
 from mockserver.arming import Armed, make_listener, shrink
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
-from mockserver.doorway import Doorway, forget_handlers
+from mockserver.doorway import Doorway, forget_handlers, wanting_key
 from mockserver.faults import FaultReport, FaultRun, FaultSet, acts_on_upgrade, check_played, make_fault
 from mockserver.incoming import Upgraded
 from mockserver.journal import Journal
@@ -55,6 +56,8 @@ class MockServer:
         listener: a bound socket to listen on, for clients in another network namespace; its buffers are its owner's
             affair. Closed with the server. None: one of its own, on `host` and `port`.
         keep_connections: how many connections are remembered, twice as many at most; None: all.
+        tls: certificate and key, for wss and https.
+        api_key: wanted as a bearer token on every path but /health and the control API's.
     Raises ValueError: unknown profile, or a fault that the server does not play.
     """
 
@@ -73,6 +76,8 @@ class MockServer:
         journal: Journal | None = None,
         listener: socket.socket | None = None,
         keep_connections: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        api_key: str | None = None,
     ) -> None:
         if isinstance(profile, str):
             if profile not in PROFILES:
@@ -96,6 +101,8 @@ class MockServer:
         self._decision_s = decision_ms / 1000
         self._address = (host, port)
         self._given = listener
+        self._tls = tls
+        self._api_key = api_key
         self._identify = identify
         limit = max_sessions if max_sessions is not None else self.profile.max_sessions
         self.slots = Slots(limit, self.profile.disconnect_grace_s)
@@ -109,7 +116,7 @@ class MockServer:
     @property
     def url(self) -> str:
         """Of the realtime endpoint, without a query; valid once started."""
-        return f"ws://{self._host_and_port}/v1/realtime"
+        return f"ws{'s' if self._tls else ''}://{self._host_and_port}/v1/realtime"
 
     @property
     def fault_runs(self) -> list[FaultRun]:
@@ -119,7 +126,7 @@ class MockServer:
     @property
     def http_url(self) -> str:
         """Of the HTTP endpoints, without a path; valid once started."""
-        return f"http://{self._host_and_port}"
+        return f"http{'s' if self._tls else ''}://{self._host_and_port}"
 
     async def start(self) -> None:
         """Listen.
@@ -127,7 +134,8 @@ class MockServer:
         Raises OSError: the address cannot be bound.
         """
         self._doorway = doorway = Doorway()
-        app = web.Application(middlewares=[doorway.middleware()])
+        keys = [] if self._api_key is None else [wanting_key(self._api_key)]
+        app = web.Application(middlewares=[doorway.middleware(), *keys])
         app.router.add_get("/v1/realtime", self._realtime)
         if not self.profile.dialect.query_must_opt_in:  # another vocabulary before N (protocol.md 1.1)
             app.router.add_get("/v1/duplex", self._realtime)
@@ -147,7 +155,9 @@ class MockServer:
         self._address = cast(tuple[str, int], listener.getsockname()[:2])
         assert self._runner.server is not None
         doorway.make = self._runner.server
-        self._site = await asyncio.get_running_loop().create_server(doorway, sock=listener, backlog=BACKLOG)
+        self._site = await asyncio.get_running_loop().create_server(
+            doorway, sock=listener, backlog=BACKLOG, ssl=self._tls
+        )
 
     def abort(self) -> None:
         """Drop every connection."""

@@ -6,6 +6,7 @@ aiohttp waits for a first request as long as the connection lives: half a reques
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Callable
 
 from aiohttp import web, web_app
@@ -66,6 +67,20 @@ class Doorway:
                 handler.transport.abort()
         if self._waiting:
             self._timer = self._loop.call_at(min(self._waiting.values()), self._look)
+
+
+def wanting_key(key: str) -> Middleware:
+    """Lets nobody in without the key (protocol.md 1.2), but to /health, which says nothing, and to /control."""
+
+    @web.middleware
+    async def asked(request: web.Request, handler: Handler) -> web.StreamResponse:
+        open_to_all = request.path == "/health" or request.path.startswith("/control")
+        given = request.headers.get("Authorization", "").encode("utf-8", "replace")
+        if open_to_all or hmac.compare_digest(given, f"Bearer {key}".encode()):
+            return await handler(request)
+        return web.json_response({"error": "Unauthorized"}, status=401)
+
+    return asked
 
 
 def forget_handlers() -> None:

@@ -62,11 +62,13 @@ class Incoming(WebSocketDataQueue):
                 self.set_exception(WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, "a frame without an end"))
         else:
             self._unfinished_bytes = 0
+        if not hasattr(transport, "max_size"):
+            return  # of TLS, which reads into a buffer of its own
         if self._messages > CROWD:
             size = max(LEAST_READ_BYTES, len(data) * CROWD // self._messages)
-            transport.max_size = size  # type: ignore[attr-defined]
-        elif transport.max_size < READ_BYTES and len(data) == transport.max_size:  # type: ignore[attr-defined]
-            transport.max_size = min(READ_BYTES, 2 * len(data))  # type: ignore[attr-defined]
+            transport.max_size = size
+        elif transport.max_size < READ_BYTES and len(data) == transport.max_size:
+            transport.max_size = min(READ_BYTES, 2 * len(data))
 
     def feed_data(self, data: Any, size: int) -> None:
         """A message is complete."""
