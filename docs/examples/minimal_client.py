@@ -121,6 +121,8 @@ class Session:
         elif kind == "response.listen":
             told = response.get("metadata") or {}
             self.decided |= self.committed and told.get("model_listen", True) and not told.get("buffering")
+            if reply and not reply.status:
+                reply.status = "listening"  # so it ends
         elif kind == "response.done" and reply and not reply.status:
             reply.status = response.get("status") or "completed"
             self.decided |= self.committed and reply.status != "cancelled"

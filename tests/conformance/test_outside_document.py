@@ -89,3 +89,9 @@ def test_the_table_of_the_job_names_every_field_and_variable() -> None:
     assert job.fields()["port"] == "9"
     assert job.environment()["CONFORMANCE_DEADLINE_S"] == "9.5"
     assert {f"CONFORMANCE_{name.upper()}" for name in vars(job)} == set(job.environment())
+
+
+def test_the_table_of_examples_names_them_with_their_lengths() -> None:
+    told = dict(re.findall(r"^\| `(\w+\.py)` \|[^|]*\| (\d+) \|", DOCUMENT, re.MULTILINE))
+    examples = (HERE.parents[1] / "docs" / "examples").glob("*.py")
+    assert told == {path.name: str(len(path.read_text("utf-8").splitlines())) for path in examples}
