@@ -203,11 +203,17 @@ def _check_sample(observation: Observation, facts: SampleFacts, expect: SampleEx
         if wanted != UNCHECKED:
             yield from _check(observation, name, wanted, actual, facts.name)
     for name, matcher in expect.anomalies.items():
-        count = (metadata.get("anomalies") or {}).get(name, 0)
-        yield from _check(observation, f"sample.anomalies.{name}", matcher, count, facts.name)
+        counted = metadata.get("anomalies") or {}
+        met = matches(matcher, counted.get(name, 0))
+        shown = f"{counted.get(name, 0)}; counted: {_counts(counted)}"
+        yield from _statement(observation, f"sample.anomalies.{name}", met, told(matcher), shown, facts.name)
     yield from _check_metadata(observation, facts, expect.metadata)
     yield from _check_diagnostics(observation, facts, "first_attempt", expect.first_attempt)
     yield from _check_diagnostics(observation, facts, "last_attempt", expect.last_attempt)
+
+
+def _counts(counted: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counted.items()) or "nothing"
 
 
 def _joined(sentences: Any) -> str:

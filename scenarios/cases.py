@@ -1,6 +1,6 @@
 """The files of a catalogue, and the cases of one: dotted keys and values that take the place of the file's own.
 
-Nothing here knows the schema, so that listing a catalogue need not build it.
+Nothing here knows more of the schema than which keys are lists, so that listing a catalogue need not build it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from scenarios.source import Source
 
 CASE_ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _Path = tuple[str | int, ...]
+_LISTS: frozenset[_Path] = frozenset({("faults",), ("samples",), ("server", "reply"), ("judge", "replies")})
+"""Lists that a case may lead into; one that is absent has no items."""
 
 
 def yaml_files(folder: Traversable, prefix: str) -> Iterable[tuple[Traversable, str]]:
@@ -100,6 +102,9 @@ def _put(data: Any, steps: Sequence[str], value: Any) -> _Path:
         container: Any = data
         if number == len(steps):
             container[key] = value
+        elif path in _LISTS and key not in data and steps[number].isdecimal():
+            found = f"{key_text(path)} does not stand in the file, so there is no item {steps[number]}"
+            raise _NoSuchPlace(found, f"give the list {key_text(path)} in the file, or whole in the case")
         else:
             data = container[key] if isinstance(data, list) else container.setdefault(step, {})
     return path

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 from scenarios.errors import Broken
-from scenarios.forms import STRICT, Matcher, hold
+from scenarios.forms import STRICT, TextMatcher, hold
 
 WAV = "{wav}"
 """Stands in a row for a WAV file of a second: its bytes, or its path in a manifest."""
@@ -37,7 +37,7 @@ class RefusedExpect(DatasetForm):
 
     id: str | None
     """As the loader tells it; null: it has none."""
-    reason: Matcher
+    reason: TextMatcher
     """Why it cannot be used."""
 
 
@@ -48,7 +48,7 @@ class DatasetExpect(DatasetForm):
     """Rows read."""
     refused: list[RefusedExpect] = Field(default_factory=list)
     """Rows told as unusable, in their order; no others."""
-    error: Matcher = "unchecked"
+    error: TextMatcher = "unchecked"
     """The whole dataset is refused with this message, and nothing is run."""
 
     @model_validator(mode="after")

@@ -31,7 +31,7 @@ class Status(FaultBase):
 
 
 class LateDeltas(FaultBase):
-    """Deltas of a reply come after its `response.done`; they add to its text and sound."""
+    """Deltas of a reply come after its `response.done`; they are no part of the finished reply, and are not scored."""
 
     name: ClassVar[str] = "late_deltas"
     layer: ClassVar[Layer] = Layer.RESPONSE

@@ -7,26 +7,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from scenarios.errors import Broken, impossible, known
+from scenarios.errors import Broken, impossible
 from scenarios.faults_judge import REQUIRED_FIELDS, JudgeKind, JudgeMode
-from scenarios.forms import STRICT, Matcher, hold, holding
-from scenarios.names import ACCURACY_KEYS, TRACE_KEYS
+from scenarios.forms import (
+    STRICT,
+    CountMatcher,
+    Matcher,
+    MaybeCountMatcher,
+    NumberMatcher,
+    TextMatcher,
+    TraceKey,
+    hold,
+)
 
 _SCORES: Mapping[str, str] = {field: kind for kind, fields in REQUIRED_FIELDS.items() for field in fields}
-
-
-def _unknown_keys(given: Mapping[str, Any], names: frozenset[str]) -> Iterable[Broken]:
-    return (Broken((key,), f"unknown key {key!r}", known(key, names)) for key in given if key not in names)
-
-
-def accuracy_rules(accuracy: Mapping[str, Any]) -> Iterable[Broken]:
-    """A misspelt key of the accuracy object would be absent for every client."""
-    return _unknown_keys(accuracy, ACCURACY_KEYS)
-
-
-def trace_rules(line: Mapping[str, Any]) -> Iterable[Broken]:
-    """A misspelt key of a trace line would be absent for every client."""
-    return _unknown_keys(line, TRACE_KEYS)
 
 
 def _number(value: Any) -> Any:
@@ -146,21 +140,21 @@ class JudgedExpect(JudgeForm):
 
     scored: bool | None = None
     """Its score file is there."""
-    reason: Matcher = "unchecked"
+    reason: TextMatcher = "unchecked"
     """Why it has none, as `errors` of the accuracy object says."""
-    requests: Matcher = "unchecked"
+    requests: CountMatcher = "unchecked"
     """Requests the judge read for it."""
-    reasks: Matcher = "unchecked"
+    reasks: CountMatcher = "unchecked"
     """Requests with an assistant turn."""
-    content_score: Matcher = "unchecked"
-    avg_temporal_score: Matcher = "unchecked"
-    total_score: Matcher = "unchecked"
+    content_score: NumberMatcher = "unchecked"
+    avg_temporal_score: NumberMatcher = "unchecked"
+    total_score: NumberMatcher = "unchecked"
     """0 or 1, of a PR sample."""
-    rows: Matcher = "unchecked"
+    rows: MaybeCountMatcher = "unchecked"
     """Rows of the score file: sentences of an RTD sample, events of a PR sample."""
     segments: list[str] | None = None
     """What each event of a PR sample was judged on, as the score file says."""
-    trace: list[Annotated[dict[str, Matcher], holding(trace_rules)]] | None = None
+    trace: list[dict[TraceKey, Matcher]] | None = None
     """Lines of the trace in order, each by its keys; as many as there are."""
 
     @model_validator(mode="after")
@@ -173,15 +167,15 @@ class JudgedExpect(JudgeForm):
 class JudgeExpect(JudgeForm):
     """What the judge must have seen, and what came of it."""
 
-    requests: Matcher = "unchecked"
+    requests: CountMatcher = "unchecked"
     """Requests in the whole scenario."""
-    reasks: Matcher = "unchecked"
+    reasks: CountMatcher = "unchecked"
     """Requests with an assistant turn."""
-    transport_retries: Matcher = "unchecked"
+    transport_retries: CountMatcher = "unchecked"
     """Requests that repeat one which was not answered with a reply."""
-    scored: Matcher = "unchecked"
+    scored: CountMatcher = "unchecked"
     """Score files."""
-    spread_s: Matcher = "unchecked"
+    spread_s: NumberMatcher = "unchecked"
     """Loop time from the first request to the last, in seconds."""
     sample: JudgedExpect | None = None
     """The only sample, or what holds for every sample."""

@@ -130,14 +130,17 @@ class _Places:
         self._origins = origins
 
     def problem(self, path: _Path, found: str, allowed: str) -> Problem:
-        return Problem(
-            self._source.file, self._source.line(self._origin(path)), key_text(path), found, allowed
-        )
+        origin = self._origin(path)
+        key = path if origin == path else (*origin[:2], *path)  # a case's value is told with its case
+        return Problem(self._source.file, self._source.line(origin), key_text(key), found, allowed)
 
     def _origin(self, path: _Path) -> _Path:
+        """Where the value at a path of the merged data stands in the file, be it in a case."""
         for length in range(len(path), 0, -1):
             if path[:length] in self._origins:
                 return self._origins[path[:length]] + path[length:]
+        if path and path not in self._source.lines:
+            return next((at for put, at in self._origins.items() if put[: len(path)] == path), path)
         return path
 
 

@@ -5,29 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, SerializeAsAny, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializeAsAny, model_validator
 
 from scenarios.datasets import DatasetExpect, DatasetSpec, dataset_rules
 from scenarios.errors import Broken
 from scenarios.faults import FaultBase
-from scenarios.forms import STRICT, LogMatcher, Matcher, SafeId, hold, holding
-from scenarios.judging import JudgeExpect, JudgeSpec, accuracy_rules
+from scenarios.forms import (
+    STRICT,
+    AccuracyKey,
+    Anomaly,
+    CountMatcher,
+    Deadline,
+    DiagnosticKey,
+    FlagMatcher,
+    Floor,
+    LogMatcher,
+    Matcher,
+    MaybeCountMatcher,
+    MetadataKey,
+    NumberMatcher,
+    RunKey,
+    SafeId,
+    Seconds,
+    TextMatcher,
+    Verdict,
+    hold,
+)
+from scenarios.judging import JudgeExpect, JudgeSpec
 from scenarios.probing import ProbeSpec, probe_rules
 from scenarios.rules import (
     SINGLE_SAMPLE_ID,
     clip_rules,
     cross_rules,
-    deadline_rules,
-    diagnostics_rules,
     distinct,
     expect_rules,
-    floor_rules,
-    metadata_rules,
     reply_rules,
     requirement,
-    run_rules,
     server_rules,
-    verdict_rules,
 )
 
 ProfileName = Literal["july", "input-driven", "engine", "below-real-time", "interim", "input-clock"]
@@ -167,7 +181,7 @@ class GatesSpec(Strict):
 
     guard: Literal["off", "basic", "strict"] = "basic"
     """basic: every request was successful. strict: and all was generated, written, on the media clock and scored."""
-    floors: Annotated[dict[str, float], holding(floor_rules)] = {}
+    floors: dict[Floor, float] = {}
     """Least means, by name (scenarios.names.FLOORS)."""
     max_retries: Annotated[int, Field(ge=0)] | None = None
     """Most retries; None: any number."""
@@ -176,7 +190,7 @@ class GatesSpec(Strict):
 class ClientSpec(Strict):
     """Settings of the built-in client."""
 
-    deadlines: Annotated[dict[str, float], holding(deadline_rules)] = {}
+    deadlines: dict[Deadline, Seconds] = {}
     """Overrides fields of the client's deadlines by name, in seconds (scenarios.names.DEADLINES)."""
     pace: Literal["realtime", "as-fast-as-possible"] = "realtime"
     defer_artifacts: bool = True
@@ -191,30 +205,30 @@ class SampleExpect(Strict):
     """What must have become of a sample. Absent keys are not checked."""
 
     outcome: Literal["published", "failed", "cancelled", "skipped_finished"] | None = None
-    attempts: Matcher = "unchecked"
-    retry_count: Matcher = "unchecked"
-    response_done: Matcher = "unchecked"
-    error: Matcher = "unchecked"
-    text: Matcher = "unchecked"
+    attempts: CountMatcher = "unchecked"
+    retry_count: CountMatcher = "unchecked"
+    response_done: FlagMatcher = "unchecked"
+    error: TextMatcher = "unchecked"
+    text: TextMatcher = "unchecked"
     """All sentences of the published answer joined by spaces."""
-    sentences: Matcher = "unchecked"
+    sentences: CountMatcher = "unchecked"
     """Number of sentences."""
-    first_start_s: Matcher = "unchecked"
+    first_start_s: NumberMatcher = "unchecked"
     """Start of the first sentence, in seconds of the input clock; null: there is none."""
-    last_end_s: Matcher = "unchecked"
+    last_end_s: NumberMatcher = "unchecked"
     """End of the last sentence, in seconds of the input clock; null: there is none."""
-    late_text: Matcher = "unchecked"
+    late_text: TextMatcher = "unchecked"
     """Sentences of late replies, which stand in the metadata alone, joined by spaces."""
-    anomalies: dict[str, Matcher] = {}
-    """How often the metadata count an oddity of the server; one that is not there counts 0."""
-    latency_s: Matcher = "unchecked"
+    anomalies: dict[Anomaly, CountMatcher] = {}
+    """How often the metadata count an oddity of the server (scenarios.names.ANOMALIES); one that is absent counts 0."""
+    latency_s: NumberMatcher = "unchecked"
     """Latency of the reported attempt."""
-    metadata: Annotated[dict[str, Matcher], holding(metadata_rules)] = {}
-    attempt_files: Matcher = "unchecked"
+    metadata: dict[MetadataKey, Matcher] = {}
+    attempt_files: CountMatcher = "unchecked"
     """Number of diagnostics files: one for each failed or retried attempt."""
-    first_attempt: Annotated[dict[str, Matcher], holding(diagnostics_rules)] = {}
+    first_attempt: dict[DiagnosticKey, Matcher] = {}
     """Keys of the first attempt's diagnostics, such as `row` of evaluation.md 14."""
-    last_attempt: Annotated[dict[str, Matcher], holding(diagnostics_rules)] = {}
+    last_attempt: dict[DiagnosticKey, Matcher] = {}
     """Keys of the last attempt's diagnostics; there are none when it was published."""
     close: CloseKind | None = None
     """How the last attempt's connection ended."""
@@ -223,30 +237,34 @@ class SampleExpect(Strict):
     def _says_something(self) -> Self:
         if not self.model_fields_set:
             hold([Broken((), "nothing is expected", "state at least one thing")])
+        if self.outcome == "failed" and self.error == "":
+            hold(
+                [Broken(("error",), "no error of a sample that failed", "`set`, text, or outcome: published")]
+            )
         return self
 
 
 class WireExpect(Strict):
     """Counts over the whole scenario of what the server read."""
 
-    connections: Matcher = "unchecked"
-    appends: Matcher = "unchecked"
-    padded_appends: Matcher = "unchecked"
+    connections: CountMatcher = "unchecked"
+    appends: CountMatcher = "unchecked"
+    padded_appends: CountMatcher = "unchecked"
     """Appends after the commit."""
-    commits: Matcher = "unchecked"
-    closes: Matcher = "unchecked"
+    commits: CountMatcher = "unchecked"
+    closes: CountMatcher = "unchecked"
     """`session.close` events."""
-    acks_before_commit: Matcher = "unchecked"
+    acks_before_commit: CountMatcher = "unchecked"
     """`playback.ack` events before the commit of their connection."""
-    acks_after_close: Matcher = "unchecked"
+    acks_after_close: CountMatcher = "unchecked"
     last_acks_ms: Matcher = "unchecked"
     """What the last `playback.ack` of each reply of the last connection said was played, in milliseconds, in the order
     of the replies; null for one that was never acked. The closing ack tells the whole length."""
-    aborts: Matcher = "unchecked"
+    aborts: CountMatcher = "unchecked"
     """Connections that the client ended without a close frame: its transport was aborted."""
-    client_close_code: Matcher = "unchecked"
+    client_close_code: MaybeCountMatcher = "unchecked"
     """Code of the close frame on the last connection that got one from the client; null: there was none."""
-    last_clip_append_bytes: Matcher = "unchecked"
+    last_clip_append_bytes: MaybeCountMatcher = "unchecked"
     """PCM bytes of the last append before the (first) commit."""
 
 
@@ -257,15 +275,15 @@ class Expect(Strict):
     """The only sample, or what holds for every sample."""
     samples: dict[str, SampleExpect] = {}
     """By sample id."""
-    metadata: Annotated[dict[str, Matcher], holding(metadata_rules)] = {}
+    metadata: dict[MetadataKey, Matcher] = {}
     """Metadata of the only sample (short for sample.metadata)."""
     close: CloseKind | None = None
     """Short for sample.close."""
-    finishes_within_s: Annotated[float, Field(gt=0)] | None = None
+    finishes_within_s: Seconds | None = None
     """The client returned within this many seconds of loop time."""
-    run: Annotated[dict[str, Matcher], holding(run_rules)] = {}
+    run: dict[RunKey, Matcher] = {}
     """Keys of the run result."""
-    verdicts: Annotated[dict[str, Literal["passed", "failed"]], holding(verdict_rules)] = {}
+    verdicts: dict[Verdict, Literal["passed", "failed"]] = {}
     """What became of each gate, by its name in `run_result.json`: `guard`, `retries`, `floor rtd.mean_content_score`,
     `strict: scored` and so on."""
     wire: WireExpect | None = None
@@ -274,11 +292,11 @@ class Expect(Strict):
     """What the client's loader made of the dataset."""
     judge: JudgeExpect | None = None
     """What the judge read, and which samples have a score."""
-    accuracy: Annotated[dict[str, Matcher], holding(accuracy_rules)] = {}
+    accuracy: dict[AccuracyKey, Matcher] = {}
     """Keys of the accuracy object (evaluation.md 19); a dot leads into an object: `rtd.mean_content_score`."""
     log: list[LogMatcher] = []
     """Each must match at least one log message of the client."""
-    warnings: Matcher = "unchecked"
+    warnings: CountMatcher = "unchecked"
     """Number of warnings and errors in the client's own log."""
     deadlines: list[str] | None = None
     """What ran past its deadline, by the client's own names, each once, in the order of the first time."""
@@ -307,7 +325,7 @@ class Scenario(Strict):
     """The rule, in one line."""
     about: str
     """The story: what happens, and what a right client does."""
-    requires: Annotated[list[Annotated[str, AfterValidator(requirement)]], AfterValidator(distinct)]
+    requires: Annotated[list[Annotated[str, BeforeValidator(requirement)]], AfterValidator(distinct)]
     """Requirements of docs/requirements.yaml that it speaks for."""
     tags: Annotated[list[str], AfterValidator(distinct)] = []
     """Words to select it by."""

@@ -134,6 +134,39 @@ METADATA_KEYS: frozenset[str] = frozenset(
 )
 """Keys of a sample's metadata (evaluation.md 12.1) and what our client adds."""
 
+ANOMALIES: frozenset[str] = frozenset(
+    {
+        "audio_rate_changed",
+        "audio_without_data",
+        "binary_frame",
+        "committed_twice",
+        "damaged_base64",
+        "delta_after_done",
+        "delta_of_unknown_response",
+        "done_of_unknown_response",
+        "duplicate_event",
+        "event_after_session_closed",
+        "event_before_session_created",
+        "odd_audio_bytes",
+        "playback_ack_too_late",
+        "response_created_twice",
+        "response_done_twice",
+        "response_done_without_id",
+        "response_without_id",
+        "second_event_family",
+        "session_created_twice",
+        "text_cut_in_character",
+        "text_without_data",
+        "unasked_commit",
+        "unknown_event",
+        "unknown_field",
+        "unreadable_frame",
+        "unusable_audio_rate",
+        "unusable_chunk_period",
+    }
+)
+"""Oddities of a server that the client counts in a sample's metadata (docs/writing-scenarios.md tells each)."""
+
 RUN_KEYS: frozenset[str] = frozenset(
     {
         "artifact_errors",

@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from scenarios.errors import Broken, impossible, known, shown
 from scenarios.names import (
-    DEADLINES,
-    DIAGNOSTIC_KEYS,
-    FLOORS,
-    MATCHER_KEYS,
-    METADATA_KEYS,
     PACED_PROFILES,
     REQUEST_METRICS_PROFILES,
     REQUIREMENTS,
-    RUN_KEYS,
     VERDICTS,
 )
 
@@ -27,16 +21,11 @@ if TYPE_CHECKING:
 
 SINGLE_SAMPLE_ID = "1"
 """Id of the only sample of a scenario whose `clip` is made from the seed."""
+LONGEST_S = 86_400.0
+"""A deadline or bound above this was meant in milliseconds."""
 SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Ids become file names: no separator, no leading dot."""
 _CLIP_FORMS = "give seconds (a made clip) or dataset, split and id"
-_MATCHER_FORMS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    "contains": (str, "text"),
-    "not_contains": (str, "text"),
-    "at_least": ((int, float), "a number"),
-    "at_most": ((int, float), "a number"),
-    "one_of": (list, "a list"),
-}
 
 
 def safe_id(value: str) -> str:
@@ -44,6 +33,14 @@ def safe_id(value: str) -> str:
     if SAFE_ID.fullmatch(value) is None or value.endswith("."):
         allowed = "letters, digits and, inside, '_', '-', '.'; at most 64 characters"
         raise impossible([Broken((), f"{value!r} is no safe id", allowed)])
+    return value
+
+
+def seconds(value: float) -> float:
+    """Refuse a deadline or bound that cannot be meant."""
+    if not 0 < value <= LONGEST_S:
+        allowed = "seconds > 0" if value <= 0 else f"seconds, at most {LONGEST_S:.0f} (a day)"
+        raise impossible([Broken((), f"{value:.10g}", allowed)])
     return value
 
 
@@ -113,10 +110,12 @@ def server_rules(server: ServerSpec) -> Iterable[Broken]:
             yield Broken(("reply", index, "audio_ms"), found, f"0, or at least {pieces}")
 
 
-def requirement(name: str) -> str:
+def requirement(name: Any) -> Any:
     """Refuse what is no id of docs/requirements.yaml."""
-    if name not in REQUIREMENTS:
-        raise impossible([Broken((), f"unknown requirement {shown(name)}", "R1 to R63")])
+    if not isinstance(name, str) or name not in REQUIREMENTS:
+        meant = f"R{name}" if isinstance(name, int) else str(name).upper()
+        hint = f"did you mean {meant}? " if meant in REQUIREMENTS else ""
+        raise impossible([Broken((), f"unknown requirement {shown(name)}", f"{hint}known: R1 to R63")])
     return name
 
 
@@ -130,76 +129,6 @@ def distinct(names: list[str]) -> list[str]:
     if broken:
         raise impossible(broken)
     return names
-
-
-def deadline_rules(deadlines: Mapping[str, float]) -> Iterable[Broken]:
-    """Deadlines carry the client's own names and are positive."""
-    for name, seconds in deadlines.items():
-        if name not in DEADLINES:
-            yield Broken((name,), f"unknown deadline {name!r}", known(name, DEADLINES))
-        elif seconds <= 0:
-            yield Broken((name,), f"{seconds:g}", "seconds > 0")
-
-
-def matcher(value: Any) -> Any:
-    """Check the form of a matcher: a mapping holds only matcher keys, with operands of the right type."""
-    if not isinstance(value, dict):
-        return value
-    broken = [] if value else [Broken((), "an empty mapping", f"one of {', '.join(MATCHER_KEYS)}")]
-    for key, operand in value.items():
-        if key not in _MATCHER_FORMS:
-            broken.append(Broken((key,), f"unknown matcher {key!r}", known(key, MATCHER_KEYS)))
-            continue
-        types, words = _MATCHER_FORMS[key]
-        if isinstance(operand, bool) or not isinstance(operand, types):
-            broken.append(Broken((key,), shown(operand), words))
-        elif operand in ("", []):
-            broken.append(Broken((key,), "empty", f"{words} that is not empty"))
-    if broken:
-        raise impossible(broken)
-    return value
-
-
-def log_matcher(value: Any) -> Any:
-    """Check the form of a matcher for log messages: literal text or a mapping."""
-    if value == "set" or not isinstance(value, str | dict):
-        raise impossible([Broken((), shown(value), "a whole message, or a mapping such as {contains: TEXT}")])
-    return matcher(value)
-
-
-def metadata_rules(metadata: Mapping[str, Any]) -> Iterable[Broken]:
-    """A misspelt metadata key would be absent for every client."""
-    return _unknown_keys(metadata, METADATA_KEYS)
-
-
-def diagnostics_rules(diagnostics: Mapping[str, Any]) -> Iterable[Broken]:
-    """A misspelt key of an attempt's diagnostics would be absent for every client."""
-    return _unknown_keys(diagnostics, DIAGNOSTIC_KEYS)
-
-
-def run_rules(run: Mapping[str, Any]) -> Iterable[Broken]:
-    """A misspelt key of the run result would be absent for every client."""
-    return _unknown_keys(run, RUN_KEYS)
-
-
-def floor_rules(floors: Mapping[str, Any]) -> Iterable[Broken]:
-    """A floor under a mean that there is none of would never be met."""
-    return (
-        Broken((key,), f"unknown mean {key!r}", known(key, FLOORS)) for key in floors if key not in FLOORS
-    )
-
-
-def verdict_rules(verdicts: Mapping[str, Any]) -> Iterable[Broken]:
-    """A misspelt verdict would be absent for every client."""
-    return (
-        Broken((key,), f"unknown verdict {key!r}", known(key, VERDICTS))
-        for key in verdicts
-        if key not in VERDICTS
-    )
-
-
-def _unknown_keys(given: Mapping[str, Any], names: frozenset[str]) -> Iterable[Broken]:
-    return (Broken((key,), f"unknown key {key!r}", known(key, names)) for key in given if key not in names)
 
 
 def expect_rules(expect: Expect) -> Iterable[Broken]:

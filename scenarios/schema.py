@@ -24,7 +24,15 @@ from scenarios import (
 from scenarios.faults import FAULTS, FaultBase
 from scenarios.faults_judge import FOREIGN_KEYS, JUDGE_FAULTS
 from scenarios.model import Scenario
-from scenarios.names import ACCURACY_KEYS, DEADLINES, METADATA_KEYS, REQUIREMENTS, RUN_KEYS, TRACE_KEYS
+from scenarios.names import (
+    ACCURACY_KEYS,
+    ANOMALIES,
+    DEADLINES,
+    METADATA_KEYS,
+    REQUIREMENTS,
+    RUN_KEYS,
+    TRACE_KEYS,
+)
 from scenarios.rules import SAFE_ID
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -119,6 +127,7 @@ def _name_keys(definitions: dict[str, Any]) -> None:
         ("ClientSpec", "deadlines"): (list(DEADLINES), {"type": "number"}),
         ("Expect", "metadata"): (sorted(METADATA_KEYS), matcher),
         ("SampleExpect", "metadata"): (sorted(METADATA_KEYS), matcher),
+        ("SampleExpect", "anomalies"): (sorted(ANOMALIES), matcher),
         ("Expect", "run"): (sorted(RUN_KEYS), matcher),
         ("Expect", "accuracy"): (sorted(ACCURACY_KEYS), matcher),
     }

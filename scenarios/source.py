@@ -86,12 +86,26 @@ def parse_source(raw: bytes, file: str) -> Source:
     try:
         _Reader(text, source).read()
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else 1
-        what = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
-        problem = Problem(file, line, "", f"not YAML: {what}", "one YAML mapping is allowed")
-        raise ScenarioError([problem]) from error
+        raise ScenarioError([_no_yaml(error, text, file)]) from error
     return source
+
+
+def _no_yaml(error: yaml.YAMLError, text: str, file: str) -> Problem:
+    """What the parser says, and where that began which it could not end."""
+    mark = getattr(error, "problem_mark", None)
+    line = mark.line + 1 if mark is not None else 1
+    what = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
+    written = text.split("\n")[line - 1 : line]
+    if written and "\t" in written[0][: len(written[0]) - len(written[0].lstrip())]:
+        return Problem(file, line, "", "not YAML: the line is indented with a tab", "indent with spaces")
+    begun = getattr(error, "context_mark", None)
+    if begun is None:
+        return Problem(file, line, "", f"not YAML: {what}", "one YAML mapping is allowed")
+    context = str(error.context).removeprefix("while ")  # type: ignore[attr-defined]
+    found = f"not YAML: {what}, {context} that begins on line {begun.line + 1}, column {begun.column + 1}"
+    return Problem(
+        file, line, "", found, "close what was opened; text with ': ' or ' #' in it stands in quotes"
+    )
 
 
 def _unusable(file: str, found: str, allowed: str) -> ScenarioError:

@@ -11,18 +11,32 @@ from conformance.checks import check_expectations
 from conformance.clients import builtin
 from conformance.observation import Observation
 from conformance.options import RunOptions
+from conformance.outcome import Finding
 from conformance.runner import perform
 from scenarios import load_catalogue
 from scenarios.model import Expect, SampleExpect, WireExpect
 
 SCENARIOS = {scenario.id: scenario for scenario in load_catalogue()}
 NEVER = {"one_of": ["no such value"]}
-"""A matcher that nothing meets."""
+"""A matcher that no text meets."""
+TOO_MANY = {"at_least": 1_000_000_000}
+"""A matcher that no number meets."""
+COUNTED = {
+    "attempts",
+    "retry_count",
+    "sentences",
+    "first_start_s",
+    "last_end_s",
+    "attempt_files",
+    "latency_s",
+    "warnings",
+}
 
 SAMPLE_FORMS: dict[str, Any] = {
     "outcome": "cancelled",
     "metadata": {"close": NEVER},
-    "anomalies": {"no_such_oddity": 1},
+    "anomalies": {"damaged_base64": 1},
+    "response_done": False,
     "first_attempt": {"row": NEVER},
     "last_attempt": {"row": NEVER},
     "close": "none",
@@ -35,7 +49,7 @@ EXPECT_FORMS: dict[str, Any] = {
     "finishes_within_s": 0.001,
     "run": {"published": NEVER},
     "verdicts": {"guard": "passed"},
-    "wire": {"commits": NEVER},
+    "wire": {"commits": TOO_MANY},
     "log": [{"contains": "no such message"}],
     "deadlines": ["no such deadline"],
     "socket_evidence": "unread",
@@ -53,6 +67,10 @@ def observation(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     return perform(scenario, RunOptions(), folder, builtin.prepare(scenario, RunOptions()))
 
 
+def _never(key: str) -> dict[str, Any]:
+    return TOO_MANY if key in COUNTED else NEVER
+
+
 def _findings(observation: Observation, expect: dict[str, Any]) -> list[str]:
     before = observation.scenario
     observation.scenario = before.model_copy(update={"expect": Expect.model_validate(expect)})
@@ -64,17 +82,17 @@ def _findings(observation: Observation, expect: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("key", sorted(set(Expect.model_fields) - JUDGED_ELSEWHERE))
 def test_a_wrong_expectation_is_found(observation: Observation, key: str) -> None:
-    assert _findings(observation, {key: EXPECT_FORMS.get(key, NEVER)})
+    assert _findings(observation, {key: EXPECT_FORMS.get(key, _never(key))})
 
 
 @pytest.mark.parametrize("key", sorted(SampleExpect.model_fields))
 def test_a_wrong_expectation_about_a_sample_is_found(observation: Observation, key: str) -> None:
-    assert _findings(observation, {"sample": {key: SAMPLE_FORMS.get(key, NEVER)}})
+    assert _findings(observation, {"sample": {key: SAMPLE_FORMS.get(key, _never(key))}})
 
 
 @pytest.mark.parametrize("key", sorted(WireExpect.model_fields))
 def test_a_wrong_expectation_about_the_wire_is_found(observation: Observation, key: str) -> None:
-    assert _findings(observation, {"wire": {key: NEVER}}) == [f"wire.{key}"]
+    assert _findings(observation, {"wire": {key: TOO_MANY}}) == [f"wire.{key}"]
 
 
 def test_what_was_seen_is_met(observation: Observation) -> None:
@@ -93,3 +111,19 @@ def test_what_was_seen_is_met(observation: Observation) -> None:
     }
 
     assert _findings(observation, expect) == []
+
+
+def test_a_wrong_count_of_an_anomaly_tells_all_that_were_counted(observation: Observation) -> None:
+    (facts,) = observation.samples
+    assert facts.metadata is not None
+    before, facts.metadata["anomalies"] = facts.metadata["anomalies"], {"delta_after_done": 2}
+    expect = Expect.model_validate({"sample": {"anomalies": {"duplicate_event": 1}}})
+    scenario = observation.scenario
+    observation.scenario = scenario.model_copy(update={"expect": expect})
+    try:
+        (finding,) = check_expectations(observation)
+    finally:
+        facts.metadata["anomalies"], observation.scenario = before, scenario
+
+    assert isinstance(finding, Finding)
+    assert finding.actual == "0; counted: delta_after_done 2"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import re
@@ -17,6 +18,7 @@ from scenarios import Scenario, ScenarioError, load_catalogue, load_scenario, lo
 from scenarios import loader as loader_module
 from scenarios.faults import FAULTS
 from scenarios.names import (
+    ANOMALIES,
     CLIENT_EVENTS,
     DEADLINES,
     DIAGNOSTIC_KEYS,
@@ -159,6 +161,36 @@ def test_run_and_metadata_keys_are_those_of_the_client() -> None:
     assert len(written) > 15
     assert written <= METADATA_KEYS
     assert set(RunResult("", {}).to_json()) == RUN_KEYS
+
+
+def test_anomalies_are_those_the_client_counts_and_the_document_tells() -> None:
+    """Every name that the client's code counts under, read off its source."""
+    from client.vocabulary import oddity
+    from client.wire import HARMLESS_ERRORS
+
+    counted: set[str] = set(HARMLESS_ERRORS)
+    for file in sorted((PROJECT / "client").glob("*.py")):
+        tree = ast.parse(file.read_text("utf-8"))
+        assigned = {
+            target.id: node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AugAssign) and "anomalies[" in ast.unparse(node.target):
+                assert isinstance(node.target, ast.Subscript)
+                index = node.target.slice
+                value = assigned.get(index.id, index) if isinstance(index, ast.Name) else index
+                options = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+                counted |= {str(one.value) for one in options if isinstance(one, ast.Constant)}
+    strange = [oddity({"type": "no.such"}), oddity({"type": "session.closed", "no_such": 1})]
+    counted |= {found[0] for found in strange if found is not None}
+
+    assert counted == ANOMALIES
+    told = re.findall(r"^\| `(\w+)` \|", (PROJECT / "docs" / "writing-scenarios.md").read_text("utf-8"), re.M)
+    assert sorted(ANOMALIES) == [name for name in told if name in ANOMALIES]
 
 
 def test_floors_and_verdicts_are_the_clients() -> None:

@@ -44,8 +44,86 @@ TABLE = {
     ),
     "requirement above R63": Wrong("requires", "requires: [R2, R64]", "requires[1]", "'R64'", "R1 to R63"),
     "requirement that is none": Wrong("requires", "requires: [X]", "requires[0]", "'X'", "R1 to R63"),
+    "requirement as a number": Wrong("requires", "requires: [30]", "requires[0]", "30", "did you mean R30?"),
+    "requirement that is a list": Wrong(
+        "requires", "requires: [[R2]]", "requires[0]", "a list of 1", "R1 to R63"
+    ),
+    "requirement in small letters": Wrong(
+        "requires", "requires: [r19]", "requires[0]", "'r19'", "did you mean R19?"
+    ),
     "requirement twice": Wrong("requires", "requires: [R2, R2]", "requires[1]", "stands twice", "each once"),
     "requirements that are no list": Wrong("requires", "requires: R2", "requires", "'R2'", "a list"),
+    "anomaly that nobody counts": Wrong(
+        "expect",
+        "expect: {sample: {anomalies: {duplicat_event: 0}}}",
+        "expect.sample.anomalies.duplicat_event",
+        "unknown anomaly 'duplicat_event'",
+        "did you mean 'duplicate_event'?",
+    ),
+    "bounds that exclude each other": Wrong(
+        "expect",
+        "expect: {sample: {attempts: {at_least: 3, at_most: 1}}}",
+        "expect.sample.attempts",
+        "at_least 3 and at_most 1",
+        "at_least is not above at_most",
+    ),
+    "failed without an error": Wrong(
+        "expect",
+        'expect: {sample: {outcome: failed, error: ""}}',
+        "expect.sample.error",
+        "no error of a sample that failed",
+        "`set`, text",
+    ),
+    "count below nothing": Wrong(
+        "expect",
+        "expect: {sample: {attempts: -1}}",
+        "expect.sample.attempts",
+        "-1",
+        "a whole number from 0 up",
+    ),
+    "count in a mapping below nothing": Wrong(
+        "expect", "expect: {wire: {aborts: {at_most: -1}}}", "expect.wire.aborts.at_most", "-1", "at least 0"
+    ),
+    "count in words": Wrong(
+        "expect", "expect: {sample: {attempts: one}}", "expect.sample.attempts", "'one'", "a whole number"
+    ),
+    "count among words": Wrong(
+        "expect",
+        "expect: {judge: {requests: {one_of: [1, two]}}}",
+        "expect.judge.requests.one_of[1]",
+        "'two'",
+        "a whole number",
+    ),
+    "count that contains": Wrong(
+        "expect",
+        "expect: {sample: {attempts: {contains: one}}}",
+        "expect.sample.attempts.contains",
+        "'contains' cannot be met here",
+        "at_least, at_most, one_of",
+    ),
+    "flag in words": Wrong(
+        "expect",
+        "expect: {sample: {response_done: yes}}",
+        "expect.sample.response_done",
+        "'yes'",
+        "true, false or null",
+    ),
+    "text as a number": Wrong(
+        "expect", "expect: {sample: {text: 3}}", "expect.sample.text", "3", "text, or null"
+    ),
+    "the word for what is not checked": Wrong(
+        "expect", "expect: {sample: {text: unchecked}}", "expect.sample.text", "'unchecked'", "is left out"
+    ),
+    "deadline in milliseconds": Wrong(
+        "client",
+        "client: {deadlines: {request_s: 120000}}",
+        "client.deadlines.request_s",
+        "120000",
+        "at most 86400 (a day)",
+    ),
+    "bound in milliseconds": Wrong(
+        "expect", "expect: {finishes_within_s: 90000}", "expect.finishes_within_s", "90000", "(a day)"
+    ),
     "clip of nothing": Wrong("clip", "clip: {}", "clip", "neither `seconds` nor `dataset`", "give seconds"),
     "clip made and taken": Wrong(
         "clip",
@@ -429,6 +507,34 @@ def errors_of(folder: Path, text: str) -> ScenarioError:
     with pytest.raises(ScenarioError) as caught:
         load_scenarios(file)
     return caught.value
+
+
+def test_a_wrong_deadline_is_told_beside_an_unknown_one(tmp_path: Path) -> None:
+    lines = {**LINES, "client": "client: {deadlines: {request_s: 120s, close_ms: 1}}"}
+
+    found = errors_of(tmp_path, "\n".join(lines.values())).problems
+
+    assert [p.key for p in found] == ["client.deadlines.close_ms", "client.deadlines.request_s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "found"),
+    [
+        ("title: [a,\nabout: b\n", 3, "flow sequence that begins on line 1, column 8"),
+        (
+            "title: a\nexpect: {sample: {x: 1}\n  y: {z: null}\n",
+            3,
+            "flow mapping that begins on line 2, column 9",
+        ),
+        ("title: a\nexpect:\n\tsample: {}\n", 3, "the line is indented with a tab"),
+    ],
+    ids=["bracket", "brace", "tab"],
+)
+def test_what_is_no_yaml_is_told_with_what_began_it(text: str, line: int, found: str, tmp_path: Path) -> None:
+    (problem,) = errors_of(tmp_path, text).problems
+
+    assert problem.line == line
+    assert found in problem.found
 
 
 @pytest.mark.parametrize("wrong", TABLE.values(), ids=TABLE.keys())

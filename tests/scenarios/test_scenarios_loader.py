@@ -104,8 +104,26 @@ def test_a_case_may_reach_a_sample_whose_id_is_a_number(tmp_path: Path) -> None:
         ),
         ("cases:\n  a: {faults.x: 3}", "cases.a.faults.x", 11, "faults has no item x"),
         ("cases:\n  a: {title.x: 3}", "cases.a.title.x", 11, "title is 'A close that comes late [a]'"),
-        ("cases:\n  a:\n    client.pase: fast", "client.pase", 12, "did you mean 'pace'?"),
-        ("cases:\n  a:\n    server: {profil: july}", "server.profil", 12, "did you mean 'profile'?"),
+        (
+            "cases:\n  a: {judge.replies.0.text: x}",
+            "cases.a.judge.replies.0.text",
+            11,
+            "judge.replies does not stand",
+        ),
+        (
+            "cases:\n  a: {client.gates.floors: {x: 1}}",
+            "cases.a.client.gates.floors.x",
+            11,
+            "unknown mean 'x'",
+        ),
+        (
+            "cases:\n  a: {client.gates.floors: {rtd.mean_content_score: 1}}",
+            "cases.a.client.gates.floors",
+            11,
+            "floors without a judge",
+        ),
+        ("cases:\n  a:\n    client.pase: fast", "cases.a.client.pase", 12, "did you mean 'pace'?"),
+        ("cases:\n  a:\n    server: {profil: july}", "cases.a.server.profil", 12, "did you mean 'profile'?"),
     ],
 )
 def test_a_wrong_case_is_told_at_its_own_line(
