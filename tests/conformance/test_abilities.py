@@ -72,7 +72,7 @@ STATEMENTS: list[tuple[Need, dict[str, Any], str]] = [
     (Need.WIRE, {"sample": {"attempts": 1}}, "sample.attempts"),
     (Need.WIRE, {"wire": {"commits": 1}}, "wire.commits"),
     (Need.LOG, {"warnings": 0}, "warnings"),
-    (Need.OBSERVER, {"finishes_within_s": 1e6, "deadlines": []}, "deadlines"),
+    (Need.OBSERVER, {"finishes_within_s": 86_400, "deadlines": []}, "deadlines"),
 ]
 
 
@@ -126,8 +126,8 @@ def test_a_fault_that_cannot_act_or_be_seen_is_not_observable_and_never_inert(
 ) -> None:
     reports = [FaultReport(fault.name, 0, 1, "triggered", {})]
 
-    here = _judged(played, {"finishes_within_s": 1e6}, ALL, faults=[fault], reports=reports)
-    away = _judged(played, {"finishes_within_s": 1e6}, _without(need), faults=[fault], reports=reports)
+    here = _judged(played, {"finishes_within_s": 86_400}, ALL, faults=[fault], reports=reports)
+    away = _judged(played, {"finishes_within_s": 86_400}, _without(need), faults=[fault], reports=reports)
 
     assert here.outcome is Outcome.INERT
     assert away.outcome is Outcome.NOT_OBSERVABLE
@@ -138,7 +138,7 @@ def test_a_fault_that_was_seen_to_bite_all_the_same_is_a_fault(played: Observati
     reports = [FaultReport("stop_reading", 0, 1, "observed", {})]
 
     result = _judged(
-        played, {"finishes_within_s": 1e6}, _without(Need.TRANSPORT), faults=[STALL], reports=reports
+        played, {"finishes_within_s": 86_400}, _without(Need.TRANSPORT), faults=[STALL], reports=reports
     )
 
     assert result.outcome is Outcome.PASS
@@ -157,7 +157,7 @@ def test_one_fault_out_of_sight_does_not_excuse_another_that_did_not_bite(played
 
     result = _judged(
         played,
-        {"finishes_within_s": 1e6},
+        {"finishes_within_s": 86_400},
         _without(Need.SEAM),
         faults=faults,
         reports=[FaultReport("never_done", 1, 1, "armed", {})],

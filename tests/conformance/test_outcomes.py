@@ -31,7 +31,7 @@ CLEAN = CATALOGUE["stream/clean-residual[july]"]
 
 
 def _scenario(expect: dict[str, Any] | None = None, *faults: FaultBase) -> Scenario:
-    wanted = Expect.model_validate(expect or {"finishes_within_s": 1e6})
+    wanted = Expect.model_validate(expect or {"finishes_within_s": 86_400})
     return CLEAN.model_copy(update={"expect": wanted, "faults": list(faults)})
 
 

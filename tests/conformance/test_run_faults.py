@@ -72,7 +72,7 @@ def _scenario(*faults: FaultBase, seconds: float = 3.4, **changes: Any) -> Scena
         update={
             "clip": Clip(seconds=seconds, speech=[0.2, 1.8]),
             "faults": list(faults),
-            "expect": Expect(finishes_within_s=1e6),
+            "expect": Expect(finishes_within_s=86_400),
             "client": ClientSpec(deadlines={"request_s": 120}),
             **changes,
         }

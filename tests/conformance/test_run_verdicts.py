@@ -34,7 +34,7 @@ CLEAN = next(s for s in load_catalogue() if s.id == "stream/clean-residual[july]
 
 
 def _clean(**changes: Any) -> Scenario:
-    return CLEAN.model_copy(update={"expect": Expect(finishes_within_s=1e6), **changes})
+    return CLEAN.model_copy(update={"expect": Expect(finishes_within_s=86_400), **changes})
 
 
 def _run(scenario: Scenario, *rewrites: Rewrite) -> ScenarioResult:
