@@ -18,7 +18,7 @@ BASE: dict[str, Any] = {
     "title": "t",
     "about": "a",
     "requires": [],
-    "expect": {"finishes_within_s": 100000.0},
+    "expect": {"finishes_within_s": 86400.0},
 }
 
 
