@@ -56,7 +56,7 @@ class Session:
             await self.append(bytes(UNIT), is_speech=False)
 
     async def every(self, period_s, act):
-        with suppress(OSError, ConnectionClosed):  # told where the session is awaited
+        with suppress(OSError, ConnectionClosed):  # a stall or a loss shows where the session is awaited
             while True:
                 await act()
                 await asyncio.sleep(period_s)
@@ -71,7 +71,7 @@ class Session:
         return not self.awaits() and self.loop.time() >= self.active_s + 2
 
     async def until(self, met, within_s):
-        """Looks at every event, and when it has been quiet. Raises where the session ends or answers an error."""
+        """Woken by events, and by quiet. Raises where the session ends, or answers with an error."""
         known = len(self.errors)
         async with asyncio.timeout(within_s):
             while not met():
@@ -83,10 +83,9 @@ class Session:
     async def read(self):
         with suppress(ConnectionClosed):
             async for text in self.ws:
-                with suppress(ValueError):  # neither JSON nor sound: nothing of it was heard
-                    event = json.loads(text) if isinstance(text, str) else None
-                    if isinstance(event, dict):
-                        self.take(event, str(event.get("type")))
+                with suppress(ValueError, TypeError, AttributeError):  # garbage is no event, and says nothing
+                    if isinstance(text, str):
+                        self.take(json.loads(text))
                 self.news.set()
                 if self.ended:
                     break
@@ -98,7 +97,8 @@ class Session:
         if not self.leaving:
             self.errors.append(why)
 
-    def take(self, event, kind):
+    def take(self, event):
+        kind = str(event.get("type"))
         key = event.get("server_event_seq") or event.get("event_id") or object()
         if key in self.seen:
             return
@@ -108,7 +108,7 @@ class Session:
         reply = self.replies.get(rid)
         if kind.startswith("response.") or kind == "input_audio_buffer.committed":
             self.active_s = self.loop.time()
-            self.loop.call_later(2, self.news.set)
+            self.loop.call_later(2, self.news.set)  # then it may have been quiet
         if kind.endswith(".delta") and isinstance(event.get("delta"), str):
             self.hear(event, kind, reply)
         elif kind == "session.created":
