@@ -36,9 +36,11 @@ def holds_all_the_same(statement: Finding, observation: Observation, conversatio
         return _padded_to_the_end(observation, conversation)
     if statement.id == "finishes_within_s":
         allowed_s = observation.scenario.expect.finishes_within_s or 0.0
-        return observation.client_s <= allowed_s + sum(
-            s.after_commit_s + s.shaken_s for s in conversation.sessions
-        )
+        waited_s = [
+            max(s.after_commit_s, s.heard_s if conversation.behind else 0.0) + s.shaken_s
+            for s in conversation.sessions
+        ]
+        return observation.client_s <= allowed_s + sum(waited_s)
     if statement.id == "run.mean_audio_duration_s":
         spoken_s = [session.shape.audio_s for session in conversation.sessions]
         return len(spoken_s) == 1 and abs(float(statement.actual) - spoken_s[0]) <= DURATION_TOLERANCE_S

@@ -8,6 +8,8 @@ from typing import Any
 from mockserver.profiles import DIALECTS, Dialect
 from mockserver.seen import Seen
 
+SLOW = 0.7
+"""Part of real time; a reply of a few units has a slow end even where the server keeps up."""
 ENDS_BY_ITSELF_S = 1.3
 """In chunk periods: later audio than this after the commit, with nothing sent, is the server's own doing."""
 
@@ -44,6 +46,11 @@ class Measured:
     def to_json(self) -> dict[str, Any]:
         """All of it."""
         return asdict(self)
+
+    @property
+    def behind(self) -> bool:
+        """It is slower than real time: units wait for it, and its decisions come late."""
+        return self.pace is not None and self.pace < SLOW
 
     @property
     def profile(self) -> Dialect:

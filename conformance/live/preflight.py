@@ -14,7 +14,7 @@ from client.judge.settings import JudgeSettings
 from client.media import load_reference_voice
 from conformance.live.judge_check import check_judge
 from conformance.live.layers import connect, healthy, resolve, serves_model, shake_hands
-from conformance.live.measured import Measured
+from conformance.live.measured import SLOW, Measured
 from conformance.live.problem import Problem, Step
 from conformance.live.server import LiveServer
 from conformance.live.turn import take_turn
@@ -23,8 +23,6 @@ LIMIT_S = 60.0
 CLOCK_JUMP_S = 1.0
 IN_SESSION = ("session", "turn", "ack", "close")
 """Layers that fail only once a session was asked for."""
-SLOW = 0.7
-"""Part of real time; a reply of a few units has a slow end even where the server keeps up."""
 
 
 @dataclass

@@ -65,6 +65,8 @@ class Shape:
     open_at_commit: bool
     audio_s: float = 0.0
     """Of all replies together."""
+    done_after_commit: bool = False
+    """A reply was done after the commit, whenever it began: on a server that is behind it begins late."""
 
     def like(self, other: Shape) -> bool:
         """Whether a story can take one for the other."""
@@ -96,6 +98,9 @@ class Session:
     """Everything the server said, in its order."""
     after_commit_s: float
     """From the commit to when nothing was awaited of the server any more (evaluation.md 7)."""
+    heard_s: float = 0.0
+    """From the commit to the last decision that was heard before the close: a server that is behind decides padded
+    units long after they were sent, and with each of them the client's quiet begins anew (evaluation.md 8)."""
     shaken_s: float = 0.0
     """What the server took to open the session and to close it."""
 
@@ -113,6 +118,8 @@ class Conversation:
     """What each session cost, those that ended before the commit too."""
     profiles: tuple[str, str] = ("", "")
     """Of the scenario's server and of the live one, in words; the same: nothing is known to differ."""
+    behind: bool = False
+    """The server is slower than real time."""
     answer_only: bool = False
     """The story is what becomes of the answer, so that it does not matter when the server said it."""
     concurrency: tuple[int, int] = (1, 1)
@@ -147,7 +154,9 @@ class Conversation:
                 told["the story needs a server that only listens, and it spoke"] = None
             elif wanted.replies > 1 and got.replies != wanted.replies:
                 told[f"the story needs {wanted.replies} replies, and the server gave {got.replies}"] = None
-            elif wanted.open_at_commit and not got.open_at_commit and not self.answer_only:
+            elif wanted.open_at_commit and not (
+                got.open_at_commit or got.done_after_commit or self.answer_only
+            ):
                 told["the story needs a reply that is open at the commit, and none was"] = None
         return list(told)
 
@@ -190,6 +199,8 @@ def conversation_of(scenario: Scenario, proxy: ProxyServer) -> Conversation:
                 all_done=all(r.done_s is not None for r in seen.responses.values()),
                 text=" ".join(r.text for r in seen.responses.values()),
                 after_commit_s=_settled_s(seen, seen.commit_s) - seen.commit_s,
+                heard_s=max([at_s for at_s in seen.listens if at_s <= (seen.close_s or at_s)], default=0.0)
+                - seen.commit_s,
                 shaken_s=(seen.created_s or seen.opened_s)
                 - seen.opened_s
                 + max(0.0, (seen.closed_s or 0.0) - (seen.close_s or math.inf)),
@@ -227,6 +238,7 @@ def _seen_shape(seen: Seen, commit_s: float) -> Shape:
         begun_before_commit=len(before),
         open_at_commit=any(r.done_s is None or r.done_s > commit_s for r in before),
         audio_s=sum(r.audio_ms for r in seen.responses.values()) / 1000,
+        done_after_commit=any(r.done_s is None or r.done_s > commit_s for r in seen.responses.values()),
     )
 
 

@@ -186,6 +186,7 @@ def account(observation: Observation, server: MockServer | ProxyServer, options:
     conversation.concurrency = (max(target.asked_sessions, scenario.client.concurrency), target.sessions)
     if target.measured is not None:
         conversation.profiles = _profiles(scenario, target.measured)
+        conversation.behind = target.measured.behind
     conversation.uses = _uses(observation, proxy)
     observation.conversation = conversation
     observation.periods_ms = _periods(proxy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance import runner
+from conformance.live.measured import Measured
 from conformance.live.server import LiveServer
 from conformance.options import RunOptions
 from conformance.outcome import ScenarioResult
@@ -18,6 +19,24 @@ from scenarios.faults import FaultBase
 from scenarios.model import Reply, Scenario
 
 SERVER = LiveServer("ws://127.0.0.1:9/v1/realtime", "m")
+MEASURED = Measured(
+    dialect="J",
+    dialect_sure=True,
+    chunk_period_ms=1000,
+    declared_period=True,
+    session_created_s=0.0,
+    first_audio_s=None,
+    pace=None,
+    decision_s=None,
+    continues_without_input=True,
+    listens_in_padding=0,
+    padded_units=0,
+    replies=0,
+    replies_done=0,
+    closed_after_s=0.0,
+    close="",
+    supports_barge_in=None,
+)
 CATALOGUE = {s.id: s for s in load_catalogue()}
 
 

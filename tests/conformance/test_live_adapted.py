@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from conformance.lateness import LATE_S, Lateness, excuse
-from conformance.outcome import Outcome
+from conformance.live.adapted import holds_all_the_same
+from conformance.live.premises import Conversation, Session, Shape
+from conformance.outcome import Finding, Outcome
 from scenarios.model import Reply
-from tests.conformance.live_playing import played
+from tests.conformance.live_playing import CATALOGUE, MEASURED, played
 
 OTHER = [Reply(starts_at_unit=1, units=3, text="Other words here. And more of them. And the end.")]
 
@@ -94,3 +97,37 @@ def test_a_late_loop_is_measured_and_excuses_what_hangs_on_time_alone() -> None:
     assert excuse(LATE_S / 2, ["finishes_within_s"]) == ""
     assert excuse(0.15, ["finishes_within_s", "wire-violation"]) == ""
     assert excuse(0.15, []) == ""
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_server_that_is_behind_has_until_its_last_decision(behind: bool) -> None:
+    scenario = CATALOGUE["close/late-closed[july]"]
+    allowed_s = scenario.expect.finishes_within_s
+    assert allowed_s is not None
+    shape = Shape(1, 1, False)
+    session = Session(1, "RTD_Omni/1", 1, shape, True, "", after_commit_s=2.0, heard_s=9.0)
+    conversation = Conversation({"1": shape}, [session], behind=behind)
+    statement = Finding("finishes_within_s", (), "in time", "later")
+
+    def held(client_s: float) -> bool:
+        observation: Any = SimpleNamespace(scenario=scenario, client_s=client_s)
+        return holds_all_the_same(statement, observation, conversation)
+
+    assert held(allowed_s + 1.9)
+    assert held(allowed_s + 8.9) is behind
+    assert not held(allowed_s + 9.1)
+    assert replace(MEASURED, pace=0.48).behind
+    assert not replace(MEASURED, pace=0.78).behind
+    assert not MEASURED.behind
+
+
+def test_a_reply_that_begins_late_is_open_after_the_commit_as_well() -> None:
+    """Of a server that is behind; one that was done before leaves nothing to wait for."""
+    wanted = Shape(1, 1, True)
+
+    def broken(got: Shape) -> list[str]:
+        session = Session(1, "RTD_Omni/1", 1, got, True, "", 2.0)
+        return Conversation({"1": wanted}, [session]).broken_premises()
+
+    assert broken(Shape(1, 0, False, done_after_commit=True)) == []
+    assert broken(Shape(1, 1, False)) == ["the story needs a reply that is open at the commit, and none was"]

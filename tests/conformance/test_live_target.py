@@ -17,7 +17,6 @@ from conformance.cli_live import masked_command
 from conformance.clients.making import as_played
 from conformance.live.bill import DeviceUse, Purse, bill, bill_lines, estimate_s, ordered
 from conformance.live.dispatch import dispatch
-from conformance.live.measured import Measured
 from conformance.live.premises import Conversation, Session, Shape, held_against
 from conformance.live.report import first_line, lines, pull_request_table
 from conformance.live.session import unplayed
@@ -28,27 +27,7 @@ from conformance.targets.live import LiveTarget, abilities, beyond_reach
 from scenarios.faults import LateSessionClosed
 from scenarios.faults_session import LateSessionCreated
 from scenarios.model import Reply, Scenario
-from tests.conformance.live_playing import CATALOGUE, SERVER, played
-
-MEASURED = Measured(
-    dialect="J",
-    dialect_sure=True,
-    chunk_period_ms=1000,
-    declared_period=True,
-    session_created_s=0.0,
-    first_audio_s=None,
-    pace=None,
-    decision_s=None,
-    continues_without_input=True,
-    listens_in_padding=0,
-    padded_units=0,
-    replies=0,
-    replies_done=0,
-    closed_after_s=0.0,
-    close="",
-    supports_barge_in=None,
-)
-
+from tests.conformance.live_playing import CATALOGUE, MEASURED, SERVER, played
 
 SPEAKING = [Reply(starts_at_unit=1, units=3, text="Something else is said. And more of it.")]
 
