@@ -25,6 +25,7 @@ NEEDS: Mapping[str, frozenset[Need]] = {
     "sample.anomalies": frozenset({Need.FILES, Need.METADATA}),
     "metadata": frozenset({Need.FILES, Need.METADATA}),
     "finishes_within_s": frozenset(),
+    "refused": frozenset({Need.SETTINGS}),
     "run": frozenset({Need.FILES}),
     "verdicts": frozenset({Need.FILES, Need.SETTINGS}),
     "dataset": frozenset({Need.SETTINGS}),
@@ -169,6 +170,8 @@ def check_expectations(observation: Observation) -> Iterator[Told]:
             f"{observation.client_s:.3f} s" + (" (watchdog)" if observation.watchdog_fired else ""),
             None,
         )
+    if expect.refused != UNCHECKED:
+        yield from _check(observation, "refused", expect.refused, observation.refused, None)
     yield from _check_run(observation)
     yield from _check_verdicts(observation)
     yield from _check_wire(observation)

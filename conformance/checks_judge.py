@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from conformance.checks import Told, matches, statement, told
@@ -168,7 +169,9 @@ def judge_ledger(observation: Observation) -> Iterator[Finding]:
     }
     answers = {(f.split, f.id): f.sentences for f in observation.samples}
     for facts in judged.samples:
-        yield from _asked_in_full(facts, answers.get((facts.split, facts.id)) or ())
+        anew = any((facts.split, facts.id) in run.again for run in observation.killed)
+        asked = replace(facts, earlier=()) if anew else facts  # before, it was asked of another answer
+        yield from _asked_in_full(asked, answers.get((facts.split, facts.id)) or ())
         if not any(file.endswith(f"{facts.name}.judge.jsonl") for file in full):
             # A disk that took no line is no client that wrote none.
             yield from _traced(facts, _cut_lines(observation, facts))

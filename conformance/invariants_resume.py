@@ -33,13 +33,21 @@ def nothing_torn(observation: Observation) -> Iterator[Finding]:
             )
 
 
+def ended_well(observation: Observation) -> Iterator[Finding]:
+    """A run before, in which nothing was to go wrong, publishes every sample."""
+    for run in observation.killed:
+        yield from run.broken
+
+
 def finished_once(observation: Observation) -> Iterator[Finding]:
     """A sample that was finished before a kill keeps its answer, and no session is spent on it again."""
     facts = {(f.split, f.id): f for f in observation.samples}
+    if observation.refused is not None:
+        return  # nothing was begun, and the answers are looked at as they are
     for run in observation.killed:
         for key, answer in run.finished.items():
             sample = facts[key]
-            expected = f"finished before the run was killed while {_write(run)}, so it is not run again"
+            expected = f"finished before {_end_of(run)}, so it is not run again"
             if sample.outcome != "skipped_finished" or sample.attempts:
                 actual = f"{sample.outcome}, {sample.attempts} session(s)"
                 yield Finding("finished-run-again", ("R20",), expected, actual, sample.name)
@@ -56,7 +64,7 @@ def judged_once(observation: Observation) -> Iterator[Finding]:
     for run in observation.killed:
         for key, score in run.scored.items():
             sample = facts[key]
-            expected = f"scored before the run was killed while {_write(run)}, so it is not judged again"
+            expected = f"scored before {_end_of(run)}, so it is not judged again"
             if sample.requests:
                 actual = f"{len(sample.requests)} request(s)"
                 yield Finding("judged-again", ("R61",), expected, actual, sample.name)
@@ -80,7 +88,7 @@ def figures_kept(observation: Observation) -> Iterator[Finding]:
         yield Finding("figures-lost", (), expected, f"{METRICS}: {type(error).__name__}: {error}")
         return
     for key in finished:
-        if told[key] != 1:
+        if told[key] != 1 and observation.refused is None:
             yield Finding(
                 "figures-lost",
                 (),
@@ -91,12 +99,17 @@ def figures_kept(observation: Observation) -> Iterator[Finding]:
 
 
 RESUME_INVARIANTS = (
+    invariant(ended_well, Need.FILES, findings=("earlier-run",)),
     invariant(nothing_torn, Need.FILES, findings=("torn-artifact",)),
     invariant(finished_once, Need.FILES, Need.WIRE, findings=("finished-run-again",)),
     invariant(judged_once, Need.FILES, Need.JUDGE, findings=("judged-again",)),
     invariant(figures_kept, Need.FILES, findings=("figures-lost",)),
 )
 """In the order their findings are told."""
+
+
+def _end_of(run: KilledRun) -> str:
+    return f"the run was killed while {_write(run)}" if run.words.evidence else "this run began"
 
 
 def _write(run: KilledRun) -> str:

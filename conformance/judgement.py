@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 
 from conformance.abilities import Need, fault_needs
-from conformance.checks import Told, check_expectations
+from conformance.checks import UNCHECKED, Told, check_expectations
 from conformance.checks_dataset import check_dataset
 from conformance.checks_judge import check_judging
 from conformance.doubts import coincidences
@@ -135,6 +135,8 @@ def unobservable_faults(observation: Observation) -> dict[int, Unobserved]:
 def crash(observation: Observation) -> list[Finding]:
     """The client itself raised instead of accounting for its samples."""
     error = observation.client_error
+    if error is None and observation.refused is not None and observation.scenario.expect.refused == UNCHECKED:
+        error = RuntimeError(observation.refused)
     if error is None:
         return []
     return [

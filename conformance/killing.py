@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.clients.judging import SCORE_FOLDER
-from conformance.outcome import FaultReport
+from conformance.outcome import FaultReport, Finding
 from scenarios.faults_seam import KillClient
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class KilledRun:
     """Samples whose score file was there and whole."""
     torn: tuple[str, ...]
     """Files with a final name that did not parse, and why."""
+    again: frozenset[Key] = frozenset()
+    """Samples whose answers were taken away after it, so that they are run again."""
+    broken: tuple[Finding, ...] = ()
+    """Of a run that nothing killed: what kept it from ending well."""
 
 
 Play = Callable[[Callable[[LastWords], None]], None]
@@ -108,22 +112,33 @@ def _read(
         raise KillingError(f"the run that {fault.name} {index} killed ended with {exitcode}, not by SIGKILL")
     state = "observed" if told.evidence else "armed"
     evidence = {**told.evidence, "signal": "SIGKILL"} if told.evidence else {}
-    answers = {(split, name): out / split / f"{name}.json" for split, name in samples}
+    names = list(samples)
     return KilledRun(
         report=FaultReport(fault.name, index, None, state, evidence),
         words=told,
-        finished={
-            key: path.read_bytes()
-            for key, path in answers.items()
-            if _is_whole(path) and _is_whole(path.with_name(f"{key[1]}.meta.json"))
-        },
-        scored={
-            (split, name): path.read_bytes()
-            for split, name in answers
-            if _is_whole(path := out / SCORE_FOLDER / split / f"{name}.json")
-        },
+        finished=finished_in(out, names),
+        scored=scored_in(out, names),
         torn=tuple(torn_files(out)),
     )
+
+
+def finished_in(out: Path, names: Iterable[Key]) -> dict[Key, bytes]:
+    """Samples whose answer and metadata are there and whole, each with the bytes of its answer."""
+    answers = {(split, name): out / split / f"{name}.json" for split, name in names}
+    return {
+        key: path.read_bytes()
+        for key, path in answers.items()
+        if _is_whole(path) and _is_whole(path.with_name(f"{key[1]}.meta.json"))
+    }
+
+
+def scored_in(out: Path, names: Iterable[Key]) -> dict[Key, bytes]:
+    """Samples whose score file is there and whole, each with its bytes."""
+    return {
+        (split, name): path.read_bytes()
+        for split, name in names
+        if _is_whole(path := out / SCORE_FOLDER / split / f"{name}.json")
+    }
 
 
 def merged(reports: Sequence[FaultReport], killed: Sequence[KilledRun]) -> list[FaultReport]:
@@ -135,7 +150,7 @@ def merged(reports: Sequence[FaultReport], killed: Sequence[KilledRun]) -> list[
     seen = {report.index for report in earlier}
     now = [report for report in reports if report.state == "observed" or report.index not in seen]
     return sorted(
-        [*now, *earlier, *(run.report for run in killed)],
+        [*now, *earlier, *(run.report for run in killed if run.report.index >= 0)],
         key=lambda report: (report.index, report.connection or 0),
     )
 

@@ -25,6 +25,7 @@ def show_lines(scenario: Scenario) -> Iterator[str]:
         ("server", scenario.server),
         ("judge", scenario.judge),
         ("client", scenario.client),
+        ("earlier", scenario.earlier),
         ("expect", scenario.expect),
     ):
         if part is None:

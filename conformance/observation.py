@@ -120,7 +120,9 @@ class Observation:
     judged: Judged | None = None
     """What was judged; None: the scenario has no judge."""
     killed: list[KilledRun] = field(default_factory=list)
-    """Runs that were killed before this one began, in their order."""
+    """Runs that were killed before this one began, or one that ended well, in their order."""
+    refused: str | None = None
+    """Why the client would not run or judge in the folder as it is, in its own words; None: it did."""
     dataset: LoadedFacts | None = None
     """What the client's loader made of the dataset of the scenario; None: there is none."""
     harness_errors: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ import gc
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from conformance.clients.making import as_played, gives_up_after_s, make_client,
 from conformance.clients.scene import ClientRun, Scene
 from conformance.clock import SIDE, RealLoop, VirtualLoop, close_loop, make_loop, stuck_of_ours, tasks_of
 from conformance.datasets import DATASET, write_dataset
+from conformance.earlier import Kill, runs_before
 from conformance.judgement import judge, reproduce
 from conformance.judging import JudgeStage
-from conformance.killing import KilledRun, LastWords, killed_run, merged
+from conformance.killing import KilledRun, LastWords, merged
 from conformance.observation import Observation
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import FaultReport, Outcome, ScenarioResult
@@ -35,7 +36,6 @@ from conformance.trace import Recorder, write_ndjson
 from conformance.watch import Watch
 from conformance.wiring import Wiring
 from mockserver.journal import Journal
-from scenarios.faults_seam import KillClient
 from scenarios.faults_transport import Buffered
 from scenarios.model import Scenario
 
@@ -112,7 +112,7 @@ def _workplace(scenario: Scenario, options: RunOptions) -> Iterator[Path]:
 def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: list[Prepared]) -> Observation:
     """Play a scenario and gather what it left behind; nothing is judged yet.
 
-    Runs that are to be killed come first, each in a process of its own; what is observed is the run after them.
+    Earlier runs come first, those that are to be killed each in a process of its own; the run after them is observed.
 
     Args:
         scenario: what is scripted.
@@ -122,16 +122,11 @@ def perform(scenario: Scenario, options: RunOptions, folder: Path, prepared: lis
     """
     if scenario.dataset is not None:
         write_dataset(scenario, prepared, folder / DATASET)
-    killed: list[KilledRun] = []
-    for index, fault in enumerate(scenario.faults):
-        if isinstance(fault, KillClient):
 
-            def play(die: Callable[[LastWords], None], index: int = index) -> None:
-                _performed(scenario, options, folder, prepared, killed, (index, die))
+    def play(then: Scenario, before: Sequence[KilledRun], kill: Kill | None) -> Observation:
+        return _performed(then, options, folder, prepared, before, kill)
 
-            names = [(sample.split, sample.id) for sample in prepared]
-            killed.append(killed_run(index, fault, play, folder / "answers", names))
-    return _performed(scenario, options, folder, prepared, killed, None)
+    return play(scenario, runs_before(scenario, play, folder / "answers", prepared), None)
 
 
 def _performed(
@@ -140,7 +135,7 @@ def _performed(
     folder: Path,
     prepared: list[Prepared],
     killed: Sequence[KilledRun],
-    kill: tuple[int, Callable[[LastWords], None]] | None,
+    kill: Kill | None,
 ) -> Observation:
     deadlines = builtin.deadlines_of(scenario, options)
     voice = builtin.reference_voice(options)
@@ -185,7 +180,7 @@ class _Stage:
         voice: ReferenceVoice,
         loop: VirtualLoop | RealLoop,
         folder: Path,
-        kill: tuple[int, Callable[[LastWords], None]] | None,
+        kill: Kill | None,
     ) -> None:
         self.observation = observation
         self.kill = kill

@@ -45,6 +45,7 @@ from scenarios.rules import (
 )
 
 ProfileName = Literal["july", "input-driven", "engine", "below-real-time", "interim", "input-clock"]
+Pacing = Literal["realtime", "as-fast-as-possible"]
 CloseKind = Literal["clean", "by_peer", "forced", "lost", "none"]
 """How a session's connection ended.
 
@@ -176,6 +177,26 @@ class ServerSpec(Strict):
         return self
 
 
+class EarlierSpec(Strict):
+    """A run that came before in the same folder, in which nothing went wrong. A key that is absent was as it is now."""
+
+    model: Annotated[str, Field(min_length=1)] | None = None
+    """Model that the client was told to ask for."""
+    pace: Pacing | None = None
+    """How the client was told to send."""
+    judge_model: Annotated[str, Field(min_length=1)] | None = None
+    """Model that judged."""
+    reply: list[Reply] | None = None
+    """What the model said."""
+    again: Annotated[list[str], AfterValidator(distinct)] = []
+    """Ids of samples whose answers were taken away after it, so that they are run again."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        hold(reply_rules(self.reply or []))
+        return self
+
+
 class GatesSpec(Strict):
     """What the built-in client's run is gated on (evaluation.md 19.1)."""
 
@@ -192,7 +213,9 @@ class ClientSpec(Strict):
 
     deadlines: dict[Deadline, Seconds] = {}
     """Overrides fields of the client's deadlines by name, in seconds (scenarios.names.DEADLINES)."""
-    pace: Literal["realtime", "as-fast-as-possible"] = "realtime"
+    pace: Pacing = "realtime"
+    model: Annotated[str, Field(min_length=1)] | None = None
+    """Model it is told to ask for; None: the usual one."""
     defer_artifacts: bool = True
     concurrency: Annotated[int, Field(ge=1, le=64)] = 1
     cancel_at_s: Annotated[float, Field(gt=0)] | None = None
@@ -281,6 +304,8 @@ class Expect(Strict):
     """Short for sample.close."""
     finishes_within_s: Seconds | None = None
     """The client returned within this many seconds of loop time."""
+    refused: Matcher = "unchecked"
+    """Why the client would not run, or judge, in the folder that an earlier run left; null: it did."""
     run: dict[RunKey, Matcher] = {}
     """Keys of the run result."""
     verdicts: dict[Verdict, Literal["passed", "failed"]] = {}
@@ -343,6 +368,8 @@ class Scenario(Strict):
     """The judge; without this section nothing is judged."""
     client: ClientSpec = ClientSpec()
     """What the built-in client is told."""
+    earlier: EarlierSpec | None = None
+    """A run that came before in the same folder; None: the folder is new."""
     probe: ProbeSpec | None = None
     """What is asked of the server instead of running a client; such a scenario asserts nothing."""
     expect: Expect = Expect.model_construct()

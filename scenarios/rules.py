@@ -214,13 +214,38 @@ def _kill_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:
     if kills and client is not None and client.cancel_at_s is not None:
         allowed = "one of the two: the run is killed, or it is cancelled"
         yield Broken(("client", "cancel_at_s"), "given with the fault kill_client", allowed)
-    if kills or "faults" not in parts or expect is None:
+    yield from _earlier_rules(parts, kills=kills)
+    if kills or parts.get("earlier") is not None or "faults" not in parts or expect is None:
         return
     named = [(("samples", name), one) for name, one in expect.samples.items()]
     for path, one in [(("sample",), expect.sample), *named]:
         if one is not None and one.outcome == "skipped_finished":
-            allowed = "published, failed or cancelled; without kill_client nothing was finished before"
-            yield Broken(("expect", *path, "outcome"), "'skipped_finished' without kill_client", allowed)
+            allowed = "published, failed or cancelled; nothing was finished before"
+            found = "'skipped_finished' without kill_client or earlier"
+            yield Broken(("expect", *path, "outcome"), found, allowed)
+
+
+def _earlier_rules(parts: Mapping[str, Any], *, kills: bool) -> Iterable[Broken]:
+    """A run before stands alone, leaves something else behind than this one would, and is of these samples."""
+    earlier, expect = parts.get("earlier"), parts.get("expect")
+    if earlier is None:
+        if "earlier" in parts and expect is not None and "refused" in expect.model_fields_set:
+            allowed = "give an `earlier` section: in a new folder nothing is refused"
+            yield Broken(("expect", "refused"), "expected without an earlier run", allowed)
+        return
+    for key in ("dataset", "probe"):
+        if parts.get(key) is not None:
+            yield Broken(("earlier",), f"given with `{key}`", "one of the two")
+    if kills:
+        yield Broken(("earlier",), "given with the fault kill_client", "one of the two")
+    if earlier.judge_model is not None and "judge" in parts and parts["judge"] is None:
+        yield Broken(("earlier", "judge_model"), "a judge's model without a judge", "give a `judge` section")
+    if "clip" in parts and "samples" in parts and (parts["clip"] or parts["samples"]):
+        clip = parts["clip"]
+        ids = [clip.id or SINGLE_SAMPLE_ID] if clip is not None else [s.id for s in parts["samples"]]
+        for index, name in enumerate(earlier.again):
+            if name not in ids:
+                yield Broken(("earlier", "again", index), f"unknown sample {name!r}", known(name, ids))
 
 
 def _gate_rules(parts: Mapping[str, Any]) -> Iterable[Broken]:

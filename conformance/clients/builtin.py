@@ -16,7 +16,9 @@ from client.deadlines import Deadlines
 from client.gates import Gates, gate
 from client.generate import SessionSettings
 from client.input_errors import DatasetError, MediaError
+from client.judge.evaluation import EvaluationError
 from client.media import Frame, Prepared, ReferenceVoice, load_reference_voice
+from client.response_root import RunError
 from client.retry import ATTEMPT
 from client.run import Planned, Run, RunSettings
 from client.run_result import RUN_RESULT
@@ -129,7 +131,7 @@ def make_run(
     """A run of the shipped client that is ready to start."""
     session = SessionSettings(
         url=url,
-        model=MODEL,
+        model=scenario.client.model or MODEL,
         ref_audio=voice,
         deadlines=deadlines,
         pace=scenario.client.pace,
@@ -179,11 +181,19 @@ class BuiltinRun:
             observation.out,
             scene.on_step,
         )
-        await self._run.run()
         judged = None
+        try:
+            await self._run.run()
+        except RunError as error:
+            observation.refused = str(error)
+            return
         if scene.judge is not None:
             scene.loop.client_sndbuf_bytes = None  # small buffers are for sessions, never for the judge
-            judged = await scene.judge.evaluate(loaded.subjects if loaded is not None else None)
+            try:
+                judged = await scene.judge.evaluate(loaded.subjects if loaded is not None else None)
+            except EvaluationError as error:
+                observation.refused = str(error)
+                return
         conclude(self._run, observation.scenario, judged, refused=len(loaded.refused) if loaded else 0)
 
     def pending(self) -> list[PendingTask]:
@@ -193,7 +203,7 @@ class BuiltinRun:
     def account(self) -> None:
         """Files first, the run result for what no file says."""
         observation = self._scene.observation
-        if self._run is not None and not observation.watchdog_fired:
+        if self._run is not None and not observation.watchdog_fired and observation.refused is None:
             observation.result = self._run.result
         observation.samples = sample_facts(observation)
 

@@ -49,6 +49,9 @@ def unplayable(scenario: Scenario, options: RunOptions) -> ScenarioResult | None
     if options.client.outside:
         why = options.abilities.why_not.get(Need.SETTINGS, "")
         blind += [Unobserved(setting, "setting", Need.SETTINGS, why) for setting in cannot_be_told(scenario)]
+    if scenario.earlier is not None and options.live is not None:
+        told = "a live server is not asked twice for one verdict"
+        blind.append(Unobserved("earlier", "setting", Need.SERVER_CONTROL, told))
     if options.figure is not None:
         large = filled(scenario, options.figure)
         if isinstance(large, str):

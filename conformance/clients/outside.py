@@ -45,6 +45,8 @@ def cannot_be_told(scenario: Scenario) -> Iterator[str]:
             yield f"client.{name}"
     if scenario.dataset is not None:
         yield "dataset"  # the job has a manifest of its own
+    if scenario.earlier is not None:
+        yield "earlier"  # nothing says how one of another's is begun again
     if scenario.judge is not None:
         usual = JudgeSpec()
         for name in _TOLD_JUDGE:

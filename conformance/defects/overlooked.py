@@ -90,6 +90,66 @@ OVERLOOKED_DEFECTS: tuple[Defect, ...] = (
         first=("judge/fraction-in-prose[without-spaces]",),
     ),
     Defect(
+        name="score-outlives-answer",
+        about="keeps a score though the answer it was given for is another one now",
+        rewrites=(
+            Rewrite(
+                "client.judge.evaluation:Evaluation._still_holds",
+                'score.get("answer_sha256") != answer.sha256',
+                "False",
+            ),
+        ),
+        breaks=(),
+        findings=("judge.requests",),
+        first=("resume/answer-changed",),
+        rule="evaluation.md 12",
+    ),
+    Defect(
+        name="models-mixed",
+        about="resumes beside the answers of another model",
+        rewrites=(
+            Rewrite(
+                "client.response_root:check_same_settings",
+                "name in metadata and metadata[name] != ours[name]",
+                'name != "model" and name in metadata and metadata[name] != ours[name]',
+            ),
+        ),
+        breaks=(),
+        findings=("refused", "wire.connections"),
+        first=("resume/other-settings[model]",),
+        rule="evaluation.md 12",
+    ),
+    Defect(
+        name="paces-mixed",
+        about="resumes beside answers that were sent for at another pace",
+        rewrites=(
+            Rewrite(
+                "client.response_root:check_same_settings",
+                "name in metadata and metadata[name] != ours[name]",
+                'name != "pace" and name in metadata and metadata[name] != ours[name]',
+            ),
+        ),
+        breaks=(),
+        findings=("refused", "wire.connections"),
+        first=("resume/other-settings[pace]",),
+        rule="evaluation.md 12",
+    ),
+    Defect(
+        name="judges-mixed",
+        about="keeps the scores of another judge beside its own",
+        rewrites=(
+            Rewrite(
+                "client.judge.evaluation:Evaluation._still_holds",
+                "differing(score, self.settings.judge)",
+                "[]",
+            ),
+        ),
+        breaks=(),
+        findings=("refused", "judge.requests"),
+        first=("resume/other-settings[judge]",),
+        rule="evaluation.md 19",
+    ),
+    Defect(
         name="means-over-splits",
         about="averages the means of the splits instead of the samples",
         rewrites=(

@@ -108,11 +108,7 @@ BREAKS: list[tuple[str, Rewrite]] = [
     ),
     (
         "torn-artifact",
-        Rewrite(
-            "client.artifacts:write_whole",
-            "json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)",
-            "'{'",
-        ),
+        Rewrite("client.artifacts:write_whole", "_indented(content)", "b'{'"),
     ),
     (
         "padding-after-settle",

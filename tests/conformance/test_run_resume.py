@@ -19,6 +19,7 @@ from scenarios import load_catalogue
 from scenarios.errors import ScenarioError
 from scenarios.faults_seam import KillClient
 from scenarios.loader import load_scenario
+from scenarios.model import Expect
 
 SCENARIOS = {s.id: s for s in load_catalogue()}
 ANSWER = "resume/killed[half-an-answer]"
@@ -109,6 +110,27 @@ def test_the_line_of_a_trace_that_a_kill_cut_must_not_stay() -> None:
     assert any(told.startswith("PR_correction/1: 1.judge.jsonl") for told in found["torn-artifact"])
 
 
+def test_a_run_before_that_does_not_end_well_is_found() -> None:
+    found = with_mistake(
+        "resume/answer-changed",
+        "client.session:ClientSession.completed_replies",
+        'r.status == "completed"',
+        "False",
+    )
+
+    assert sorted(told.split(" ")[0] for told in found["earlier-run"]) == ["None:", "None:"]
+    assert all("failed no completed response" in told for told in found["earlier-run"])
+
+
+def test_a_refusal_that_nothing_expects_is_told_as_a_crash() -> None:
+    scenario = SCENARIOS["resume/other-settings[model]"]
+    expect = Expect.model_validate({"wire": {"connections": 0}})
+    result = run_scenario(scenario.model_copy(update={"expect": expect}), RunOptions())
+
+    assert [finding.id for finding in result.findings] == ["client-crashed"]
+    assert "model 'lab/model-a'" in result.findings[0].actual
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [
@@ -186,6 +208,36 @@ client: {concurrency: 1}
 expect: {sample: {outcome: skipped_finished}}
 """
     file = tmp_path / "killed.yaml"
+    file.write_text(text)
+    load_scenario(file)
+    file.write_text(text.replace(old, new))
+
+    with pytest.raises(ScenarioError) as refused:
+        load_scenario(file)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("again: ['1']", "again: ['2']", "unknown sample '2'"),
+        ("again: ['1']", "judge_model: j", "a judge's model without a judge"),
+        ("again: ['1']", "modle: x", "earlier.modle: unknown key"),
+        ("faults: []", "faults: [kill_client: {file: a}]", "earlier: given with the fault kill_client"),
+        ("earlier: {again: ['1']}", "tags: [a]", "expected without an earlier run"),
+    ],
+)
+def test_a_run_before_that_cannot_be_is_refused(old: str, new: str, told: str, tmp_path: Path) -> None:
+    text = """\
+title: A run
+about: It comes second.
+requires: [R20]
+clip: {seconds: 1.4}
+faults: []
+earlier: {again: ['1']}
+expect: {refused: set}
+"""
+    file = tmp_path / "second.yaml"
     file.write_text(text)
     load_scenario(file)
     file.write_text(text.replace(old, new))

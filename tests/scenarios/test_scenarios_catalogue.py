@@ -253,6 +253,7 @@ def test_the_example_of_the_guide_is_a_scenario(tmp_path: Path) -> None:
     whole = blocks[0].replace("  close: forced\n", "")
     (example,) = loaded("title:")
     (killed,) = loaded("kill_client:", head + several)
+    (second,) = loaded("earlier:", f"{head}clip: {{seconds: 1.4}}\n")
     (judged,) = loaded("judge:\n", head)
     (from_dataset,) = loaded("dataset:\n", head)
     (gated,) = loaded("gates:", head + several + "judge: {}\n")
@@ -260,6 +261,7 @@ def test_the_example_of_the_guide_is_a_scenario(tmp_path: Path) -> None:
     assert example.faults[0].name == "stop_reading"
     assert killed.faults[0].name == "kill_client"
     assert from_dataset.dataset is not None
+    assert second.earlier is not None
     assert gated.client.gates is not None
     assert judged.judge is not None
     assert judged.judge.is_scripted
