@@ -10,7 +10,16 @@ from typing import Annotated
 
 import typer
 
-from conformance import cli_deadlines, cli_defects, cli_fuzz, cli_live, cli_probe, cli_proxy, cli_serve
+from conformance import (
+    cli_deadlines,
+    cli_defects,
+    cli_fuzz,
+    cli_live,
+    cli_probe,
+    cli_proxy,
+    cli_requirements,
+    cli_serve,
+)
 from conformance.exits import Exit
 
 app = typer.Typer(
@@ -338,6 +347,7 @@ cli_defects.register(app)
 cli_deadlines.register(app)
 cli_fuzz.register(app)
 cli_probe.register(app)
+cli_requirements.register(app)
 cli_live.register(app)
 cli_proxy.register(app)
 cli_serve.register(app)

@@ -7,7 +7,7 @@ names it (design.md section 8). A claim that was never seen to fail is unproven.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -48,24 +48,32 @@ class Covered:
 
 
 def measure(
-    scenarios: Sequence[Scenario], defects: Sequence[Defect], options: RunOptions, processes: int
+    scenarios: Sequence[Scenario],
+    defects: Sequence[Defect],
+    options: RunOptions,
+    processes: int,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> list[Covered]:
     """Coverage of every requirement, R1 to R63 in order.
 
     Each defect runs in the scenarios most likely to catch it; what is not shown by then is looked for in every
     scenario that claims it.
+
+    Args:
+        tell: is given a line when something long begins, and one for each defect.
     """
     found = {row["id"]: Covered(row["id"], row["status"], row["text"]) for row in requirement_rows()}
     for scenario in scenarios:
         for requirement in scenario.requires:
             found[requirement].claimed_by.append(scenario.id)
     likely = {name for defect in defects for name in defect.first}
-    _look(found, [s for s in scenarios if s.id in likely], defects, options, processes)
+    _look(found, [s for s in scenarios if s.id in likely], defects, options, processes, tell)
     missing = {c.id for c in found.values() if c.state == "unproven"}
     if missing:
         claiming = [s for s in scenarios if missing & set(s.requires) and s.id not in likely]
         breaking = [d for d in defects if missing & set(d.breaks)]
-        _look(found, claiming, breaking, options, processes)
+        tell(f"not shown yet: {', '.join(sorted(missing, key=lambda name: int(name[1:])))}")
+        _look(found, claiming, breaking, options, processes, tell)
     return list(found.values())
 
 
@@ -75,12 +83,18 @@ def _look(
     defects: Sequence[Defect],
     options: RunOptions,
     processes: int,
+    tell: Callable[[str], None],
 ) -> None:
     if not scenarios or not defects:
         return
+    tell(
+        f"playing {len(scenarios)} scenario(s) with the reference client, then with {len(defects)} defect(s)"
+    )
     requires = {s.id: set(s.requires) for s in scenarios}
     reference = run_reference(scenarios, options, processes, defects)
-    for result in run_defects(defects, scenarios, reference, options, processes=processes):
+    results = run_defects(defects, scenarios, reference, options, processes=processes)
+    for number, result in enumerate(results, start=1):
+        tell(f"[{number}/{len(defects)}] {result.name}: {len(result.catches)} catch(es)")
         for catch in result.catches:
             for requirement in catch.covers:
                 if requirement in requires[catch.scenario]:
@@ -92,7 +106,7 @@ def show_coverage(*, seed: int, processes: int, as_json: bool) -> Exit:
     options = RunOptions(seed=seed)
     check_clock(options)
     scenarios, _ = choose([], [], options)
-    covered = measure(scenarios, ALL_DEFECTS, options, processes)
+    covered = measure(scenarios, ALL_DEFECTS, options, processes, _progress)
     if as_json:
         rows = [
             {
@@ -116,6 +130,10 @@ def show_coverage(*, seed: int, processes: int, as_json: bool) -> Exit:
         file=sys.stderr if as_json else sys.stdout,
     )
     return Exit.FAILED if bad else Exit.PASSED
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def lines(covered: Iterable[Covered]) -> Iterable[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from client.deadlines import Deadlines
+from conformance.clients.judging import LONGEST_TRY_S, REQUESTS_A_SAMPLE, TRIES
 from conformance.clients.judging import worst_case_s as judging_s
 from conformance.exits import Exit
 from scenarios import load_catalogue, select
@@ -167,7 +168,13 @@ def _lines(
     yield f"an attempt at most    {_minutes(whole.attempt_s)} (the request timeout, a stuck teardown)"
     yield f"a sample at most      {_minutes(whole.sample_s)} ({ATTEMPTS} attempts)"
     yield f"a run at most         {_minutes(whole.run_s)} ({samples} samples, {concurrency} at a time)"
-    yield f"its judging at most   {_minutes(whole.judging_s)} (each request to the judge tried to its end)"
+    judge = JudgeSpec()
+    yield (
+        f"its judging at most   {_minutes(whole.judging_s)} ({whole.judging_s / 86_400:.0f} days: {samples} samples x "
+        f"{REQUESTS_A_SAMPLE} requests x {TRIES} tries x ({judge.timeout_s:g} s + {LONGEST_TRY_S:g} s between), "
+        f"{judge.workers} sample(s) at a time)"
+    )
+    yield f"a sample's judging    {_minutes(judging_s(judge, 1))} at most, when the judge answers nothing in time"
     yield f"a CI job at most      {_minutes(whole.job_s)} (the run, then its judging)"
     if bounds:
         longest = max(bounds, key=lambda name: bounds[name].run_s)

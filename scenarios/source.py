@@ -48,6 +48,11 @@ class Source:
         return self.lines.get(path, 1)
 
 
+def is_plain_text(text: str) -> bool:
+    """Whether a plain scalar is read as this text, and not as a number or a word."""
+    return not (text.lower() in _WORDS or _INT.fullmatch(text) or _FLOAT.fullmatch(text))
+
+
 def read_source(path: Path) -> Source:
     """Read one file.
 

@@ -23,6 +23,8 @@ LONGEST_TRY_S = 300.0
 TRIES = 4
 JUDGEMENTS_A_SAMPLE = 24
 """More sentences than any clip of the catalogue has, content and all."""
+REQUESTS_A_SAMPLE = 2 * JUDGEMENTS_A_SAMPLE
+"""Each judgement asked again."""
 
 
 def subjects_of(
@@ -86,4 +88,4 @@ def make_evaluation(spec: JudgeSpec, subjects: Sequence[Subject], out: Path, jud
 def worst_case_s(spec: JudgeSpec, samples: int) -> float:
     """Loop time after which an evaluation must have returned, by the client's own bounds."""
     asked_s = TRIES * (spec.timeout_s + LONGEST_TRY_S)
-    return -(-samples // spec.workers) * JUDGEMENTS_A_SAMPLE * 2 * asked_s
+    return -(-samples // spec.workers) * REQUESTS_A_SAMPLE * asked_s

@@ -123,11 +123,21 @@ def _read(defect: Defect, results: Sequence[ScenarioResult]) -> DefectResult:
         if catch is not None:
             catches.append(catch)
         elif result.outcome is not Outcome.PASS:
-            why = ", ".join(f.id for f in result.findings) or result.reason.splitlines()[-1][:120]
-            others.append(f"{result.id}: {result.outcome} ({why})")
+            others.append(f"{result.id}: {_why_no_catch(defect, result)}")
     missed = ""
     if not catches:
         missed = "; ".join(others) or (
             "every scenario passed" if results else "no scenario comes to its place"
         )
     return DefectResult(defect.name, defect.breaks, tuple(catches), missed, tuple(others), ran=len(results))
+
+
+def _why_no_catch(defect: Defect, result: ScenarioResult) -> str:
+    """What a scenario that did not pass says, and what it lacks to be a catch."""
+    seen = ", ".join(f.id for f in result.findings) or result.reason.splitlines()[-1][:120]
+    told = f"{result.outcome} ({seen})"
+    if result.outcome is not Outcome.FAIL:
+        return told
+    if not any(finding.id in defect.findings for finding in result.findings):
+        return f"{told}, but by none of the findings it is known by: {', '.join(defect.findings)}"
+    return f"{told}, but names none of {', '.join(defect.breaks)}: list it under `requires`"

@@ -82,6 +82,11 @@ def test_the_command_tells_minutes_and_fails_on_a_misorder(monkeypatch: pytest.M
     assert good.exit_code == 0
     assert good.output.splitlines()[-1] == "deadline-order: 0 misordered"
     assert "a sample at most      32.2 min (2 attempts)" in good.output
+    assert (
+        "(132 days: 66 samples x 48 requests x 4 tries x (600 s + 300 s between), 1 sample(s) at a time)"
+        in good.output
+    )
+    assert "a sample's judging    2880.0 min at most" in good.output
 
     monkeypatch.setattr(deadline_order, "load_catalogue", lambda: [_with(write_s=900.0)])
     bad = cli.invoke(app, ["deadlines", "--json"])

@@ -21,6 +21,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from conformance.commands import app
+from conformance.listing import show_lines
+from scenarios import load_catalogue
+from scenarios.loader import build_scenarios
+from scenarios.source import parse_source
 
 CLEAN = "stream/clean-residual[july]"
 
@@ -208,15 +212,26 @@ def test_list_and_show_tell_a_scenario(cli: CliRunner) -> None:
     assert len(rows) >= 20
 
 
-@pytest.mark.parametrize(
-    ("scenario", "told"),
-    [
-        ("dataset/refused-rows[jsonl]", "dataset:\n  rows:"),
-        ("judge/prose-once[temporal]", "judge:\n  replies:"),
-    ],
-)
-def test_show_tells_of_the_dataset_and_of_the_judge(cli: CliRunner, scenario: str, told: str) -> None:
-    assert told in cli.invoke(app, ["show", scenario]).stdout
+def test_what_show_prints_is_the_scenario(cli: CliRunner) -> None:
+    """Pasted into a file it loads as the same scenario: cases, datasets, judges, probes, breaks in text and all."""
+    for scenario in load_catalogue():
+        text = "\n".join(show_lines(scenario))
+        assert build_scenarios(parse_source(text.encode(), scenario.id), scenario.id) == [scenario]
+
+    shown = cli.invoke(app, ["show", "commit/stall-at-commit"]).stdout
+    assert "\n  - {starts_at_unit: " in shown
+
+
+def test_requirements_are_listed_with_what_speaks_for_them(cli: CliRunner) -> None:
+    every = cli.invoke(app, ["requirements", "--json"])
+    two = cli.invoke(app, ["requirements", "R21", "R2"])
+
+    rows = {row["id"]: row for row in json.loads(every.stdout)}
+    assert list(rows) == [f"R{number}" for number in range(1, 64)]
+    claiming = [scenario for scenario in load_catalogue() if "R21" in scenario.requires]
+    assert rows["R21"]["scenarios"] == len(claiming)
+    assert re.match(rf"R21 +must +{len(claiming)} scenario\(s\)  Only a stall .+\nR2 ", two.stdout)
+    assert cli.invoke(app, ["requirements", "R99"]).exit_code == 2
 
 
 def test_the_schema_is_json_schema(cli: CliRunner) -> None:

@@ -32,8 +32,11 @@ def test_a_requirement_is_covered_only_when_it_was_seen_to_fail(
 
 def test_a_caught_defect_covers_what_it_breaks_and_the_scenario_claims() -> None:
     scenario = SCENARIOS["commit/stall-at-commit"]
-    rows = {row.id: row for row in measure([scenario], [BLANK], RunOptions(), 1)}
+    told: list[str] = []
+    rows = {row.id: row for row in measure([scenario], [BLANK], RunOptions(), 1, told.append)}
 
+    assert told[0] == "playing 1 scenario(s) with the reference client, then with 1 defect(s)"
+    assert told[1] == "[1/1] ack-timeout-blank: 1 catch(es)"
     assert rows["R3"].shown == ["ack-timeout-blank in commit/stall-at-commit"]
     assert rows["R13"].state == "unproven"
     assert rows["R52"].state == "hole"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.defects.all import ALL_DEFECTS
@@ -81,6 +83,27 @@ def test_a_scenario_that_the_reference_client_fails_catches_nothing() -> None:
     (result,) = run_defects([defect], [wrong], reference, options, processes=1)
 
     assert not result.caught
+
+
+@pytest.mark.parametrize(
+    ("breaks", "findings", "lacks"),
+    [
+        (("R2",), ("metadata.ack_timeout",), "but names none of R2: list it under `requires`"),
+        (("R3",), ("sample.close",), "but by none of the findings it is known by: sample.close"),
+    ],
+)
+def test_a_failure_that_is_no_catch_says_what_it_lacks(
+    breaks: tuple[str, ...], findings: tuple[str, ...], lacks: str
+) -> None:
+    scenario = SCENARIOS["commit/stall-at-commit"].model_copy(update={"requires": ["R3"]})
+    blank = next(d for d in ALL_DEFECTS if d.name == "ack-timeout-blank")
+    defect = replace(blank, breaks=breaks, findings=findings)
+    reference = run_reference([scenario], RunOptions(), 1)
+
+    (result,) = run_defects([defect], [scenario], reference, RunOptions(), processes=1)
+
+    assert not result.caught
+    assert result.missed_reason == f"commit/stall-at-commit: fail (metadata.ack_timeout), {lacks}"
 
 
 def test_a_defect_that_no_longer_fits_is_told_and_is_not_caught() -> None:
