@@ -282,7 +282,8 @@ def held_against(
             )
             told.append(Unobserved(statement.id, "statement", Need.SERVER_CONTROL, reason, statement.sample))
         elif premises or different:
-            reason = "; ".join([f"{statement.actual[:120]} here", *(different or [])])
+            where = "; ".join(different) or "see above"
+            reason = f"{statement.actual[:120]} here, in another conversation than the scripted one: {where}"
             told.append(Unobserved(statement.id, "statement", Need.SERVER_CONTROL, reason, statement.sample))
         else:
             told.append(statement)

@@ -45,6 +45,12 @@ def first_line(report: RunReport) -> str:
     return f"{seen} of {total} scenarios were observable"
 
 
+def played_here(report: RunReport) -> str:
+    """In how many scenarios something beside the faults was not the peers' own doing; empty: in none."""
+    count = sum(bool(result.injected) for result in report.results)
+    return f"{count} scenario(s), a judge's script or the end of a reply" if count else ""
+
+
 def lines(report: RunReport, texts: Mapping[str, str]) -> list[str]:
     """The report, from the first line to the counts."""
     live = report.live or {}
@@ -59,6 +65,8 @@ def lines(report: RunReport, texts: Mapping[str, str]) -> list[str]:
     told += ["", "not observable, by reason:"]
     told += [f"  {line}" for line in _reasons(report.results)] or ["  nothing"]
     told += ["", *bill_lines(live["bill"])]
+    if played := played_here(report):
+        told.append(f"played here: {played}")
     metrics = live.get("metrics")
     if metrics:
         told += ["server metrics, before and after:", *(f"  {line}" for line in _metrics(metrics))]
@@ -86,7 +94,7 @@ def _reasons(results: Sequence[ScenarioResult]) -> list[str]:
 def _first_reason(result: ScenarioResult) -> str:
     if result.unobserved:
         first = result.unobserved[0]
-        about = "" if first.what != "fault" else f"{first.id}: "
+        about = "" if first.id == "script" else f"{first.id}: "
         return one_line(about + first.reason, 200)
     return one_line(result.reason, 200)
 
@@ -124,6 +132,7 @@ def pull_request_table(report: RunReport) -> str:
             f"{account['device_minutes']:g} min in {account['sessions']} sessions; "
             f"retries {account['spent_on']['retry']:g} min",
         ),
+        ("played here", played_here(report) or "nothing beside the faults"),
     ]
     text = ["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in rows)]
     bad = [r for r in report.results if needs_explaining(r)]

@@ -247,6 +247,17 @@ def test_the_table_for_a_pull_request_explains_everything_that_was_not_seen() ->
     assert "`conformance run`" in table
 
 
+def test_what_was_played_in_a_peers_place_is_told() -> None:
+    report = report_of(Outcome.PASS, Outcome.PASS)
+    assert "nothing beside the faults" in pull_request_table(report)
+    with_judge = replace(report.results[0], injected=("the judge: 3 request(s)",))
+    report = replace(report, results=(with_judge, *report.results[1:]))
+
+    told = "1 scenario(s), a judge's script or the end of a reply"
+    assert f"played here: {told}" in lines(report, {})
+    assert f"| played here | {told} |" in pull_request_table(report)
+
+
 def test_a_command_line_is_told_without_the_values_of_headers() -> None:
     told = masked_command(
         ["run", "--header", "X-Key: s3cret", "--header=Y: s3cret", "--header", "Z: env:KEY"]
