@@ -17,6 +17,7 @@ from conformance.options import RunOptions
 from conformance.outcome import FaultReport, Finding, Outcome, ScenarioResult, Unobserved
 from conformance.overdue import with_deadline
 from conformance.trace import last_of_both_sides
+from conformance.unplayed import unplayed_replies
 
 
 def judge(observation: Observation, options: RunOptions, *, real_s: float) -> ScenarioResult:
@@ -99,6 +100,8 @@ def _outcome(
         return Outcome.FAIL, ""
     if unproven:
         return Outcome.INERT, inert_reason(unproven)
+    if not failed and (unplayed := list(unplayed_replies(observation))):
+        return Outcome.INERT, "; ".join(unplayed)
     if blind:
         return Outcome.NOT_OBSERVABLE, "; ".join(dict.fromkeys(told.told() for told in blind))
     return (Outcome.FAIL, "") if failed else (Outcome.PASS, "")
@@ -154,6 +157,11 @@ def inert_reason(unproven: list[FaultReport]) -> str:
     return "; ".join(
         f"fault {report.index} {report.name}: {report.state}, never observed"
         + (f" (connection {report.connection})" if report.connection else "")
+        + (
+            f": {report.evidence['reason']}"
+            if report.state == "armed" and "reason" in report.evidence
+            else ""
+        )
         for report in unproven
     )
 

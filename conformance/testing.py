@@ -152,7 +152,7 @@ class DuplexServer:
         A test in which this is not empty did not test what its scenario says.
         """
         told = [
-            f"fault {report.name} is inert: {report.state}, never observed" + _on(report)
+            f"fault {report.name} is inert: {report.state}, never observed" + _on(report) + _reason(report)
             for report in self._server.fault_reports()
             if report.state != "observed"
         ]
@@ -206,6 +206,10 @@ def _provable(fault: FaultBase) -> FaultBase:
 
 def _on(report: FaultReport) -> str:
     return f" (connection {report.connection})" if report.connection else " (no connection came in its scope)"
+
+
+def _reason(report: FaultReport) -> str:
+    return f": {report.evidence['reason']}" if report.connection and "reason" in report.evidence else ""
 
 
 def _unheard(event: str, data: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from mockserver.faults.actions import Action, Control
 from mockserver.profiles import logical
 from mockserver.wire import End, Received, Send, Unit, Withheld
 from scenarios.faults import FaultBase
+from scenarios.faults_base import On
 
 if TYPE_CHECKING:
     from mockserver.session import ServerSession
@@ -166,7 +167,14 @@ class FaultRun:
 
     def report(self) -> FaultReport:
         """For whoever judges."""
-        return FaultReport(self.name, self.index, self.connection, self.state, dict(self.evidence), True)
+        evidence = dict(self.evidence)
+        if self.state == "armed" and self.spec.on is not None:
+            evidence["reason"] = self._how_often(self.spec.on)
+        return FaultReport(self.name, self.index, self.connection, self.state, evidence, True)
+
+    def _how_often(self, on: On) -> str:
+        side, event = ("received", on.received) if on.received is not None else ("sent", on.sent)
+        return f"{side} {event} came {self._seen} time(s), nth is {on.nth}"
 
 
 Step = tuple[FaultRun | None, Action]

@@ -28,7 +28,7 @@ from scenarios.faults import (
     StopReading,
     SwallowCancellation,
 )
-from scenarios.model import Expect, Scenario
+from scenarios.model import Expect, Reply, Scenario
 
 CLEAN = next(s for s in load_catalogue() if s.id == "stream/clean-residual[july]")
 
@@ -65,6 +65,34 @@ def test_a_fault_that_did_not_bite_is_inert(fault: FaultBase) -> None:
 
     assert result.outcome is Outcome.INERT
     assert fault.name in result.reason
+
+
+def test_a_reply_that_no_session_came_to_makes_the_scenario_inert_and_is_named() -> None:
+    beyond = Reply(starts_at_unit=50, units=1, text="Never said.")
+    server = CLEAN.server.model_copy(update={"reply": [*CLEAN.server.reply, beyond]})
+    result = _run(_clean(server=server))
+
+    assert result.outcome is Outcome.INERT
+    assert result.reason.startswith(
+        "reply 1 ('Never said.', starts_at_unit 50) never began: a session decided "
+    )
+
+
+def test_a_reply_that_an_ended_session_did_not_come_to_is_explained() -> None:
+    beyond = Reply(starts_at_unit=50, units=1, text="Never said.")
+    server = CLEAN.server.model_copy(update={"reply": [*CLEAN.server.reply, beyond]})
+    lost = _run(_clean(server=server, faults=[ResetPeer(on=On(received="input_audio_buffer.commit"))]))
+
+    assert lost.outcome is Outcome.PASS
+
+
+def test_a_trigger_that_came_too_seldom_says_how_often_it_came() -> None:
+    result = _run(_clean(faults=[ErrorEvent(on=On(received="input_audio_buffer.commit", nth=40))]))
+
+    assert result.outcome is Outcome.INERT
+    assert result.reason.endswith(
+        "(connection 1): received input_audio_buffer.commit came 1 time(s), nth is 40"
+    )
 
 
 def test_a_reply_that_never_came_cannot_be_kept_from_its_end() -> None:
