@@ -56,6 +56,7 @@ help:
 
 run: $(STAMP)
 	@$(BIN)/conformance run $(ARGS)
+	@command -v conformance >/dev/null || echo "next: source $(BIN)/activate, or call $(BIN)/conformance"
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
@@ -91,6 +92,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables; \
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dataset,dev]'
 	@touch $(STAMP)
+	@echo "Set up. To have conformance and duplex-eval on the path: source $(BIN)/activate (or call $(BIN)/conformance)"
 
 clean:
 	rm -rf $(VENV) dist build out conformance-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.abilities import Need
@@ -76,6 +76,14 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "deadlines": ("R1", "R5", "R6", "R11", "R12", "R13", "R14", "R33"),
 }
 """Requirements a check speaks for; the scenario's own `requires` picks among them."""
+
+OF_DEADLINES: Mapping[str, tuple[str, ...]] = {
+    "periodic playback ack": ("R6",),
+    "playback.ack": ("R1", "R5", "R33"),
+    "session close": ("R11", "R12", "R13", "R14"),
+    "session.closed": ("R11", "R12"),
+}
+"""What a deadline that should have been told, or should not, speaks for."""
 
 
 def requirements_of(check: str, requires: Iterable[str]) -> tuple[str, ...]:
@@ -177,7 +185,7 @@ def check_expectations(observation: Observation) -> Iterator[Told]:
     yield from _check_wire(observation)
     yield from _check_log(observation)
     if expect.deadlines is not None:
-        yield from _check(observation, "deadlines", expect.deadlines, missed_deadlines(observation), None)
+        yield from _check_deadlines(observation, expect.deadlines)
     if expect.socket_evidence is not None:
         yield from _check(
             observation, "socket_evidence", {"contains": expect.socket_evidence}, proofs(observation), None
@@ -276,6 +284,23 @@ def _check_log(observation: Observation) -> Iterator[Told]:
         met = matches(expect.warnings, len(grave))
         shown = " | ".join([str(len(grave)), *grave[:5]])
         yield from _statement(observation, "warnings", met, told(expect.warnings), shown, None)
+
+
+def _check_deadlines(observation: Observation, wanted: Sequence[str]) -> Iterator[Told]:
+    """Which ran over; a finding names what the ones that differ speak for, where the scenario requires any of it."""
+    actual = missed_deadlines(observation)
+    spoken_for = requirements_of("deadlines", observation.scenario.requires)
+    differing = {r for name in set(wanted) ^ set(actual) for r in OF_DEADLINES.get(name, ())}
+    narrowed = tuple(r for r in spoken_for if r in differing)
+    yield from statement(
+        observation,
+        "deadlines",
+        actual == wanted,
+        told(wanted),
+        repr(actual),
+        None,
+        narrowed or spoken_for,
+    )
 
 
 def missed_deadlines(observation: Observation) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from conformance import (
+    cli_dataset,
     cli_deadlines,
     cli_defects,
     cli_fuzz,
@@ -343,6 +344,7 @@ def faults(
         raise _fail(str(error)) from None
 
 
+cli_dataset.register(app)
 cli_defects.register(app)
 cli_deadlines.register(app)
 cli_fuzz.register(app)

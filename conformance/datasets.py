@@ -14,7 +14,7 @@ from scenarios.datasets import WAV, DatasetSpec
 
 if TYPE_CHECKING:
     from client.media import Prepared
-    from scenarios.model import Scenario
+    from scenarios.model import SampleSpec, Scenario
 
 DATASET = "dataset"
 """Folder of the dataset beside the answers of a scenario."""
@@ -50,7 +50,24 @@ def write_dataset(scenario: Scenario, prepared: Sequence[Prepared], folder: Path
     spec = scenario.dataset
     assert spec is not None, "asked only where a scenario has one"
     folder.mkdir(parents=True)
-    samples = [
+    samples = rows_of(scenario.specs, prepared)
+    silence = bytes(2 * AUDIO_RATE_HZ)
+    others = [
+        {**dict.fromkeys(MEDIA), **{key: silence if value == WAV else value for key, value in row.items()}}
+        for row in spec.rows
+    ]
+    rows = [*others, *samples] if spec.first else [*samples, *others]
+    if spec.form in ("jsonl", "json"):
+        _write_manifest(rows, dataset_path(spec, folder))
+    elif spec.form == "parquet":
+        _write_parquet(rows, dataset_path(spec, folder))
+    else:
+        write_splits(rows, folder)
+
+
+def rows_of(specs: Sequence[SampleSpec], prepared: Sequence[Prepared]) -> list[dict[str, Any]]:
+    """The columns of samples (evaluation.md 1.2), the audio as PCM, without a video."""
+    return [
         {
             "id": sample.id,
             "split": sample.split,
@@ -63,20 +80,8 @@ def write_dataset(scenario: Scenario, prepared: Sequence[Prepared], folder: Path
             "question_audio": one.pcm,
             "video": None,
         }
-        for sample, one in zip(scenario.specs, prepared, strict=True)
+        for sample, one in zip(specs, prepared, strict=True)
     ]
-    silence = bytes(2 * AUDIO_RATE_HZ)
-    others = [
-        {**dict.fromkeys(MEDIA), **{key: silence if value == WAV else value for key, value in row.items()}}
-        for row in spec.rows
-    ]
-    rows = [*others, *samples] if spec.first else [*samples, *others]
-    if spec.form in ("jsonl", "json"):
-        _write_manifest(rows, dataset_path(spec, folder))
-    elif spec.form == "parquet":
-        _write_parquet(rows, dataset_path(spec, folder))
-    else:
-        _write_splits(rows, folder)
 
 
 def _write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -94,8 +99,11 @@ def _write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in written))
 
 
-def _write_splits(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """As on the hub: one file a split, whose name says the split; rows carry none."""
+def write_splits(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """As on the hub: one file a split, whose name says the split; rows carry none.
+
+    Raises ImportError: pyarrow is not installed.
+    """
     (folder / "data").mkdir()
     for split in dict.fromkeys(str(row["split"]) for row in rows):
         mine = [{k: v for k, v in row.items() if k != "split"} for row in rows if str(row["split"]) == split]

@@ -28,7 +28,8 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
     lines = _reason(result.reason)
     for finding in result.findings:
         lines += _finding(finding)
-    broken = dict.fromkeys(number for finding in result.findings for number in finding.requirements)
+    narrow_first = sorted(result.findings, key=lambda finding: len(finding.requirements))
+    broken = dict.fromkeys(number for finding in narrow_first for number in finding.requirements)
     if broken:
         lines += ["  broken requirements", *_requirements(broken, requirements)]
     elif result.outcome is not Outcome.PASS and result.requires:
