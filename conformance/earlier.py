@@ -65,8 +65,9 @@ def _ended_well(
     assert observed.recorder is not None, "it was performed"
     again = [(split, name) for split, name in names if name in spec.again]
     for split, name in again:
-        for left in (out / split / f"{name}.json", out / split / f"{name}.meta.json"):
-            left.unlink(missing_ok=True)
+        (out / split / f"{name}.json").unlink(
+            missing_ok=True
+        )  # its metadata stay: they alone finish no sample
     ledger = list(observed.judged.ledger) if observed.judged is not None else []
     scored = {key: score for key, score in scored_in(out, names).items() if key not in again}
     return KilledRun(

@@ -179,4 +179,49 @@ OVERLOOKED_DEFECTS: tuple[Defect, ...] = (
         first=("run/nearest-rank",),
         rule="evaluation.md 20",
     ),
+    Defect(
+        name="result-outlives-attempt",
+        about="takes the result of the attempt before for that of one that ended with an exception",
+        rewrites=(Rewrite("client.retry:run_attempt", "output.result = None", "pass"),),
+        breaks=("R33", "R30", "R21"),
+        findings=("sample.error", "sample.outcome", "sample.last_attempt.row"),
+        first=("retry/second-attempt-lost",),
+    ),
+    Defect(
+        name="listen-closes-again",
+        about="closes a reply that is done once more at a listen that names it",
+        rewrites=(
+            Rewrite(
+                "client.session:ClientSession._take_listen",
+                "response is not None and response.status is None",
+                "response is not None",
+            ),
+        ),
+        breaks=("R49",),
+        findings=_ANSWER,
+        first=("reply/listen-then-done[listen-behind]",),
+    ),
+    Defect(
+        name="duration-at-24-khz",
+        about="tells how long replies are as if each had 24000 samples a second",
+        rewrites=(Rewrite("client.generate:Attempt.result", "session.output_rate_hz", "24_000"),),
+        breaks=(),
+        findings=("run.mean_audio_duration_s",),
+        first=("ack/closing-ack[48-khz]",),
+        rule="evaluation.md 20",
+    ),
+    Defect(
+        name="metadata-is-enough",
+        about="takes a sample for finished whose metadata are there and whose answer is not",
+        rewrites=(
+            Rewrite(
+                "client.response_root:finished_metadata",
+                'sentences = orjson.loads((root / split / f"{sample_id}.json").read_bytes())',
+                "sentences: list[Any] = []",
+            ),
+        ),
+        breaks=("R20", "R30"),
+        findings=("sample-conservation", "sample.outcome"),
+        first=("resume/answer-changed",),
+    ),
 )
