@@ -301,6 +301,7 @@ def show(
 @app.command()
 def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario files.")]) -> None:
     """Check scenario files; every problem is told with file, line, key and what is allowed."""
+    from conformance.clients.estimating import loose_bound
     from scenarios import ScenarioError, load_scenarios
 
     bad = 0
@@ -312,6 +313,8 @@ def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help
             print(str(error), file=sys.stderr)
         else:
             print(f"{file}: {len(loaded)} scenario(s), valid")
+            for warning in filter(None, map(loose_bound, loaded)):
+                print(f"{file}: warning: {warning}", file=sys.stderr)
     if bad:
         raise typer.Exit(int(Exit.USAGE))
 

@@ -36,6 +36,22 @@ def estimate(scenarios: Sequence[Scenario], options: RunOptions, jobs: int) -> s
     )
 
 
+def loose_bound(scenario: Scenario) -> str | None:
+    """What is wrong with a bound that no client can break, for the harness gives up before; None: nothing."""
+    bound_s = scenario.expect.finishes_within_s
+    if bound_s is None:
+        return None
+    gives_up_s = gives_up_after_s(
+        scenario, RunOptions(), samples=len(scenario.specs), clips_s=_clips_s(scenario)
+    )
+    if bound_s < gives_up_s:
+        return None
+    return (
+        f"{scenario.id}: expect.finishes_within_s: {bound_s:g} can never fail; the harness gives up on a client after "
+        f"{gives_up_s:g} s here (seconds are meant)"
+    )
+
+
 def _clips_s(scenario: Scenario) -> float:
     return sum(spec.clip.seconds or 30.0 for spec in scenario.specs)
 

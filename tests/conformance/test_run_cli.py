@@ -234,6 +234,18 @@ def test_requirements_are_listed_with_what_speaks_for_them(cli: CliRunner) -> No
     assert cli.invoke(app, ["requirements", "R99"]).exit_code == 2
 
 
+def test_a_bound_that_can_never_fail_is_warned_of(cli: CliRunner, tmp_path: Path) -> None:
+    for bound, warned in ((6500, True), (300, False)):
+        file = tmp_path / "mine.yaml"
+        file.write_text(
+            BROKEN_EXPECTATION.replace("expect:", "client: {deadlines: {request_s: 120}}\nexpect:")
+            + f"  finishes_within_s: {bound}\n"
+        )
+        result = cli.invoke(app, ["validate", str(file)])
+        assert result.exit_code == 0
+        assert ("can never fail" in result.stderr) is warned
+
+
 def test_the_schema_is_json_schema(cli: CliRunner) -> None:
     schema = json.loads(cli.invoke(app, ["schema"]).stdout)
 

@@ -127,3 +127,29 @@ def test_a_wrong_count_of_an_anomaly_tells_all_that_were_counted(observation: Ob
 
     assert isinstance(finding, Finding)
     assert finding.actual == "0; counted: delta_after_done 2"
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "named"),
+    [
+        (["drain", "playback.ack"], ("R11", "R13")),
+        (["drain", "session close"], ("R1",)),
+        (["playback.ack", "session close"], ("R1", "R6", "R11", "R13")),
+        (["playback.ack", "drain", "session close"], ("R1", "R6", "R11", "R13")),
+    ],
+    ids=["close", "ack", "one that nothing is known of", "another order"],
+)
+def test_a_finding_about_deadlines_names_what_those_that_differ_speak_for(
+    observation: Observation, deadlines: list[str], named: tuple[str, ...]
+) -> None:
+    scenario = observation.scenario
+    expect = Expect.model_validate({"deadlines": deadlines})
+    changes = {"expect": expect, "requires": ["R1", "R6", "R11", "R13", "R46"]}
+    observation.scenario = scenario.model_copy(update=changes)
+    try:
+        (finding,) = check_expectations(observation)
+    finally:
+        observation.scenario = scenario
+
+    assert isinstance(finding, Finding)
+    assert finding.requirements == named
