@@ -202,7 +202,7 @@ OVERLOOKED_DEFECTS: tuple[Defect, ...] = (
         first=("reply/listen-then-done[listen-behind]",),
     ),
     Defect(
-        name="duration-at-24-khz",
+        name="duration-at-usual-rate",
         about="tells how long replies are as if each had 24000 samples a second",
         rewrites=(Rewrite("client.generate:Attempt.result", "session.output_rate_hz", "24_000"),),
         breaks=(),
