@@ -30,7 +30,9 @@ from scenarios.model import Expect, Scenario
 
 SCENARIOS = {scenario.id: scenario for scenario in load_catalogue()}
 NEVER = {"one_of": ["no such value"]}
-"""A matcher that nothing meets."""
+"""A matcher that no text meets."""
+TOO_MANY = {"at_least": 1_000_000_000}
+"""A matcher that no number meets."""
 
 
 def observed(name: str, folder: Path) -> Observation:
@@ -267,6 +269,7 @@ def expecting(observation: Observation, expect: dict[str, Any]) -> list[str]:
 
 FORMS: dict[str, Any] = {
     "segments": ["no such segment"],
+    "reason": NEVER,
     "scored": False,
     "trace": [{"kind": NEVER}],
     "sample": {"scored": False},
@@ -276,13 +279,13 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("key", sorted(JudgeExpect.model_fields))
 def test_a_wrong_expectation_of_the_judge_is_found(both: Observation, key: str) -> None:
-    form = NEVER if key == "scored" else FORMS.get(key, NEVER)
+    form = TOO_MANY if key == "scored" else FORMS.get(key, TOO_MANY)
     assert expecting(both, {"judge": {key: form}})
 
 
 @pytest.mark.parametrize("key", sorted(JudgedExpect.model_fields))
 def test_a_wrong_expectation_of_a_judged_sample_is_found(both: Observation, key: str) -> None:
-    found = expecting(both, {"judge": {"sample": {key: FORMS.get(key, NEVER)}}})
+    found = expecting(both, {"judge": {"sample": {key: FORMS.get(key, TOO_MANY)}}})
     assert set(found) == {f"judge.{key}"}
 
 
