@@ -287,6 +287,7 @@ def event_ack(session: ServerSession, event: Event, now_s: float) -> None:
 def session_close(session: ServerSession, event: Event, now_s: float) -> None:
     """`session.close` (10.1); where the reason of a close is told, the client may give one."""
     reason = event.get("reason")
+    session.left = True
     own = isinstance(reason, str) and reason and session.dialect.closed_reason is not None
     endings.close(session, "client_close", told_reason=str(reason) if own else None)
 

@@ -83,6 +83,8 @@ class ServerSession:
         self.query = query
         self.state: Literal["opening", "open", "deaf", "closed"] = "opening"
         self.opened_by_default = False
+        self.left = False
+        """The client has sent `session.close`; what it sends after the server's own end has crossed that on its way."""
         self.id = ""
         self.epoch = 0
         self.turn_id = 0
@@ -352,9 +354,9 @@ class ServerSession:
             event = {"type": "(unreadable)"}
         if self.state == "closed":
             self._out.append(Received(_known(event["type"]), {"after_close": True}))
-            self._out.append(
-                Violation("10.1", "after-close", f"{told_value(event['type'])} after session.close")
-            )
+            if self.left:
+                detail = f"{told_value(event['type'])} after session.close"
+                self._out.append(Violation("10.1", "after-close", detail))
         else:
             self._out.append(Received(_known(event["type"]), {"ignored": True}))
 

@@ -78,6 +78,16 @@ def test_anything_after_session_close_is_a_violation(talk: Any, name: str) -> No
     assert talk().open().send("session.close").send(name).violations == ["10.1 after-close"]
 
 
+def test_what_crosses_the_servers_own_end_on_its_way_is_no_violation(talk: Any) -> None:
+    unopened = talk().until(10.5)
+    assert unopened.of("error")[0]["error"]["code"] == "config_timeout"
+    assert unopened.send("session.update", session={}).violations == []
+
+    idle = talk().open().until(3600)
+    assert idle.session.state == "closed"
+    assert idle.append().violations == []
+
+
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
