@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from conformance.outcome import Outcome, RunReport
+from conformance.outcome import Finding, Outcome, RunReport
 from conformance.report.console import ConsoleReport, is_terminal
 
 REQUIREMENTS = {"R18": "The close failure left no trace. Right: `close_timeout` in metadata."}
@@ -71,6 +72,17 @@ def test_a_requirement_that_many_findings_name_is_told_once(make: SimpleNamespac
     twice = make.result(outcome=Outcome.FAIL, findings=one.findings * 2)
 
     assert printed(make.report(twice)).count("The close failure left no trace.") == 1
+
+
+def test_the_requirement_of_the_narrowest_finding_is_told_first(make: SimpleNamespace) -> None:
+    wide = Finding("deadlines", ("R1", "R5", "R18"), "[]", "['playback.ack']")
+    narrow = Finding("metadata.close_timeout", ("R18",), "set", "None")
+    failed = replace(make.failure(), findings=(wide, narrow))
+
+    told = printed(make.report(failed))
+
+    shown = told[told.index("broken requirements") :].splitlines()
+    assert [line.split()[0] for line in shown[1:4]] == ["R18", "R1", "R5"]
 
 
 def test_a_stack_as_reason_shows_what_happened_first(make: SimpleNamespace) -> None:
