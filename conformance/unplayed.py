@@ -14,12 +14,15 @@ def unplayed_replies(observation: Observation) -> Iterator[str]:
 
     Only where a session ran to its settled end: the client closed it after the commit, and neither an error of the
     server nor the end of the drain had ended it before. A reply need not begin in each such session (clips differ in
-    length), only in one. Says nothing of a live server, which follows no script.
+    length), only in one. Says nothing of a live server, which follows no
+    script, nor of a recorded one, which speaks without deciding units.
     """
     script = observation.scenario.server.reply
     if observation.conversation is not None:
         return
     units = [e.data for e in observation.entries_in_time if e.kind == "unit"]
+    if not units and any(c.sent["response.created"] for c in observation.connections):
+        return
     begun = {unit.get("reply") for unit in units}
     never = [number for number in range(len(script)) if number not in begun]
     settled = _settled(observation) if never else []
