@@ -75,7 +75,7 @@ class AttemptDiagnostics:
             anomalies=dict(sorted(session.anomalies.items())) if session is not None else {},
             unknown=sorted(session.strange) if session is not None else [],
             last_events=record.last_events(),
-            socket_evidence=as_json(live.connection.samples if live is not None else ()),
+            socket_evidence=as_json(live.connection.samples if live is not None else (), record.answer),
             traceback=traceback,
         )
 

@@ -4,6 +4,10 @@ Two samples prove: bytes waiting in user space or unacknowledged in both, and th
 between them. Segments that the kernel sends again tell a network that loses them from a peer that reads nothing; a
 loop that was itself late explains bytes that never reached the kernel. Where the system does not answer, the figure is
 None and the verdict `unknown`: nothing is guessed.
+
+An acknowledgement of TCP proves that the peer's system took the bytes, no more: a peer that reads nothing has a kernel
+whose buffer fills first. That the peer itself reads is proven by an event that answers what was sent after the first of
+the two samples, and by nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +22,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 Verdict = Literal[
-    "peer stopped reading", "peer was reading", "network lost it", "own loop was late", "unknown"
+    "peer stopped reading",
+    "peer was reading",
+    "peer's system took it",
+    "network lost it",
+    "own loop was late",
+    "unknown",
 ]
 
 _TCP_INFO_BYTES: Final = 232
@@ -33,6 +42,15 @@ _APART_S: Final = 1.0
 """Two samples nearer than this prove nothing."""
 LATE_S: Final = 1.0
 """A loop that was this late at its own timers may be the cause itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The latest event of the peer that answers one of ours, as an acknowledgement or `session.closed` does."""
+
+    asked_s: float
+    """When the event that it answers was written, the loop's seconds."""
+    came_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +145,23 @@ def pair(samples: Sequence[SocketSample]) -> tuple[SocketSample, SocketSample] |
     return (before, last) if before is not None and last is not None else None
 
 
-def verdict(samples: Sequence[SocketSample]) -> Verdict:
+def verdict(samples: Sequence[SocketSample], answer: Answer | None = None) -> Verdict:
     """What the last look proves together with the latest one at least 1 s before it.
 
     Args:
         samples: of one connection, in order of time.
+        answer: the peer's latest; None: it never answered anything.
     """
     two = pair(samples)
     if two is None:
         return "unknown"
     before, last = two
     late = lateness_s(samples, before) >= LATE_S
+    reads = answer is not None and answer.asked_s > before.t_s
     if before.bytes_acked is None or last.bytes_acked is None:
-        return "own loop was late" if late else "unknown"
+        return "own loop was late" if late else "peer was reading" if reads else "unknown"
     if last.bytes_acked > before.bytes_acked:
-        return "own loop was late" if late else "peer was reading"
+        return "own loop was late" if late else "peer was reading" if reads else "peer's system took it"
     if late and not (before.unacked_bytes and last.unacked_bytes):
         return "own loop was late"  # whatever waits, the kernel never had it
     if not (before.pending_bytes and last.pending_bytes):
@@ -164,11 +184,12 @@ def lateness_s(samples: Sequence[SocketSample], before: SocketSample) -> float:
     return max((s.loop_late_s for s in samples if s.t_s > before.t_s), default=0.0)
 
 
-def told(samples: Sequence[SocketSample], silent_s: float | None = None) -> str:
+def told(samples: Sequence[SocketSample], silent_s: float | None = None, answer: Answer | None = None) -> str:
     """The verdict in words, with times but no counts of bytes, which no two runs share.
 
     Args:
         silent_s: seconds since the peer's last event; None when none ever came.
+        answer: the peer's latest; None: it never answered anything.
     """
     two = pair(samples)
     silence = "it never sent an event" if silent_s is None else f"its last event came {silent_s:.1f} s before"
@@ -176,7 +197,7 @@ def told(samples: Sequence[SocketSample], silent_s: float | None = None) -> str:
         return f"unknown: the socket was not looked at before; {silence}"
     before, last = two
     apart = f"{last.t_s - before.t_s:.1f} s"
-    match verdict(samples):
+    match verdict(samples, answer):
         case "peer stopped reading":
             return f"the peer stopped reading: bytes wait, and it took none for {apart}; {silence}"
         case "network lost it":
@@ -184,12 +205,26 @@ def told(samples: Sequence[SocketSample], silent_s: float | None = None) -> str:
         case "own loop was late":
             return f"our own loop was late, by up to {lateness_s(samples, before):.1f} s; {silence}"
         case "peer was reading":
-            return f"the peer was reading: it took what we sent within {apart}; {silence}"
+            return f"the peer was reading: it answered what we sent within {apart}; {silence}"
+        case "peer's system took it":
+            since = (
+                "it never answered anything"
+                if answer is None
+                else f"its last answer came {last.t_s - answer.came_s:.1f} s before"
+            )
+            return (
+                f"the peer's system took bytes of ours within {apart}; "
+                f"whether the peer itself reads is unknown: {since}; {silence}"
+            )
     if last.bytes_acked is None:
         return f"unknown: the system does not say what the peer took; {silence}"
     return f"unknown: nothing of ours waits in the socket; {silence}"
 
 
-def as_json(samples: Sequence[SocketSample]) -> dict[str, Any]:
+def as_json(samples: Sequence[SocketSample], answer: Answer | None = None) -> dict[str, Any]:
     """Verdict and samples, for the diagnostics of an attempt."""
-    return {"verdict": verdict(samples), "samples": [asdict(sample) for sample in samples]}
+    return {
+        "verdict": verdict(samples, answer),
+        "samples": [asdict(sample) for sample in samples],
+        "last_answer": asdict(answer) if answer is not None else None,
+    }

@@ -270,7 +270,7 @@ class Attempt:
             audio_sample_rate_hz=session.output_rate_hz,
             stream_start_s=self.stream_start_s,
             media_clock_ms=session.media_clock_ms,
-            socket_evidence=as_json(conversation.connection.samples),
+            socket_evidence=as_json(conversation.connection.samples, conversation.record.answer),
         )
         result.metadata = metadata_of(result, self.settings, conversation)
         return result

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from client.deadlines import DeadlineExceeded
-from client.evidence import told
+from client.evidence import Answer, told
 from client.wire import Event, error_of, printable, response_id_of
 
 if TYPE_CHECKING:
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 LAST_EVENTS: Final = 40
 _TEXT_SHOWN: Final = 200
+_ANSWERS: Final[Mapping[str, str]] = {
+    "playback.acknowledged": "playback.ack",
+    "session.created": "session.update",
+    "input_audio_buffer.committed": "input_audio_buffer.commit",
+    "session.closed": "session.close",
+}
+"""Events of a server that prove that it read one of ours (protocol.md 4, 5.5, 8, 10)."""
+_ASKS: Final = frozenset(_ANSWERS.values())
 
 
 class Observer(Protocol):
@@ -44,6 +52,8 @@ class AttemptRecord:
     """Every deadline that passed: what, seconds, state, t_s, evidence in words."""
     heard_s: float | None = None
     """When the latest event came."""
+    answer: Answer | None = None
+    """The latest answer to something of ours."""
     conversation: Conversation | None = None
     """The live session, once connected."""
     error: Exception | None = None
@@ -51,6 +61,8 @@ class AttemptRecord:
     task: asyncio.Task[Any] | None = None
     """The task the attempt runs in."""
     _ring: deque[tuple[float, str, str, Any]] = field(default_factory=lambda: deque(maxlen=LAST_EVENTS))
+    _asked: dict[str, deque[float]] = field(default_factory=lambda: {name: deque() for name in _ASKS})
+    """When events that want an answer, and have none, were written: the n-th answer is that to the n-th."""
 
     def tell(self, step: str, **fields: Any) -> None:
         """Hand a step to the observer; every step names its sample and attempt."""
@@ -69,7 +81,10 @@ class AttemptRecord:
         """An event is about to be written."""
         name = event["type"]
         detail = event.get("audio_end_ms", event.get("response_id"))
-        self._note("sent", name, detail)
+        now_s = asyncio.get_running_loop().time()
+        self._ring.append((now_s, "sent", name, detail))
+        if name in _ASKS:
+            self._asked[name].append(now_s)
         if self.observer is not None:
             self.tell("sent", type=name, detail=detail)
 
@@ -82,6 +97,8 @@ class AttemptRecord:
             name = printable(name, _TEXT_SHOWN)
             detail = self._detail(name, event)
         self._ring.append((now_s, "received", name, detail))
+        if name in _ANSWERS and (asked := self._asked[_ANSWERS[name]]):
+            self.answer = Answer(asked.popleft(), now_s)
         if self.observer is not None:
             self.tell("received", type=name, detail=detail)
 
@@ -110,7 +127,8 @@ class AttemptRecord:
         connection = self.conversation.connection
         connection.note_late(late.overshoot_s)
         connection.look(f"{late.what}: {late.seconds:.1f} s passed")
-        return told(connection.samples, None if self.heard_s is None else now_s - self.heard_s)
+        silent_s = None if self.heard_s is None else now_s - self.heard_s
+        return told(connection.samples, silent_s, self.answer)
 
     def missed_texts(self) -> list[str]:
         """Every deadline that passed, with what the socket showed, in words."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from client import evidence
-from client.evidence import SocketSample, as_json, bytes_acked, look, told, unacked_bytes, verdict
+from client.evidence import Answer, SocketSample, as_json, bytes_acked, look, told, unacked_bytes, verdict
 
 
 def sample(t_s: float, buffered: int | None, unacked: int | None, acked: int | None) -> SocketSample:
@@ -20,7 +20,7 @@ VERDICTS: list[tuple[str, list[SocketSample], str]] = [
     ("one sample", [sample(0, 9, 9, 9)], "unknown"),
     ("stuck for 20 s", [sample(0, 9, 9, 9), sample(20, 9, 9, 9)], "peer stopped reading"),
     ("stuck in the kernel alone", [sample(0, 0, 9, 9), sample(20, 0, 9, 9)], "peer stopped reading"),
-    ("acknowledged meanwhile", [sample(0, 9, 9, 9), sample(20, 9, 9, 10)], "peer was reading"),
+    ("acknowledged meanwhile", [sample(0, 9, 9, 9), sample(20, 9, 9, 10)], "peer's system took it"),
     ("nothing pending", [sample(0, 0, 0, 9), sample(20, 0, 0, 9)], "unknown"),
     ("too near each other", [sample(0, 9, 9, 9), sample(0.5, 9, 9, 9)], "unknown"),
     (
@@ -49,7 +49,7 @@ VERDICTS += [
     (
         "sent again but acknowledged",
         [sample(0, 9, 9, 9), SocketSample(20, "", 9, 9, 10, 2, 2, 9, 9)],
-        "peer was reading",
+        "peer's system took it",
     ),
     ("our loop slept, the kernel had it all", [full(0), full(20, late_s=15)], "peer stopped reading"),
     (
@@ -65,7 +65,7 @@ VERDICTS += [
     (
         "our loop slept before the first of the two looks",
         [SocketSample(0, "", 9, 9, 9, loop_late_s=15), sample(20, 9, 9, 10)],
-        "peer was reading",
+        "peer's system took it",
     ),
     ("a little late", [sample(0, 9, 0, 9), SocketSample(20, "", 0, 0, 9, loop_late_s=0.9)], "unknown"),
     (
@@ -80,6 +80,31 @@ VERDICTS += [
 def test_verdict(samples: list[SocketSample], wanted: str) -> None:
     assert verdict(samples) == wanted
     assert as_json(samples)["verdict"] == wanted
+
+
+TOOK = [sample(0, 9, 9, 9), sample(20, 0, 0, 18)]
+STUCK = [sample(0, 9, 9, 9), sample(20, 9, 9, 9)]
+SILENT = [sample(0, 9, None, None), sample(20, 9, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "answer", "wanted"),
+    [
+        (TOOK, None, "peer's system took it"),
+        (TOOK, Answer(-0.1, 0.1), "peer's system took it"),  # it answers what was sent before the first look
+        (TOOK, Answer(0.0, 19.0), "peer's system took it"),
+        (TOOK, Answer(0.1, 19.0), "peer was reading"),
+        (SILENT, Answer(1.0, 2.0), "peer was reading"),
+        (SILENT, Answer(-1.0, 2.0), "unknown"),
+        (STUCK, Answer(-1.0, 2.0), "peer stopped reading"),
+    ],
+)
+def test_only_an_answer_proves_that_the_peer_itself_reads(
+    samples: list[SocketSample], answer: Answer | None, wanted: str
+) -> None:
+    assert verdict(samples, answer) == wanted
+    assert as_json(samples, answer)["verdict"] == wanted
+    assert ("the peer was reading" in told(samples, 1.0, answer)) is (wanted == "peer was reading")
 
 
 def test_look_at_a_real_socket_that_nobody_reads() -> None:
@@ -125,7 +150,7 @@ WORDS: list[tuple[list[SocketSample], float | None, str]] = [
     (
         [sample(0, 9, 9, 9), sample(20, 9, 9, 10)],
         20.0,
-        "the peer was reading: it took what we sent within 20.0 s",
+        "the peer's system took bytes of ours within 20.0 s; whether the peer itself reads is unknown: it never",
     ),
     (
         [sample(0, 9, 0, 9), SocketSample(20, "", 9, 0, 9, loop_late_s=7)],
