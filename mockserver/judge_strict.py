@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from mockserver.judge_ledger import JudgeRequest, JudgeViolation
 from mockserver.judge_reading import REQUIRED_FIELDS, Asked
-from mockserver.judge_verdict import plainly_there
+from mockserver.judge_verdict import plain_standing
 from scenarios.errors import shown
 
 MAX_CONTENT_FRAMES = 16
@@ -93,17 +93,16 @@ def reask_violations(asked: Asked, before: JudgeRequest | None) -> Iterator[Judg
 def _reason(asked: Asked, before: JudgeRequest) -> Iterator[JudgeViolation]:
     told = asked.turns[-1].text
     standing = before.verdict.standing
-    doubtful = not plainly_there(asked.kind, before.content)  # bare fragments may be read as none
-    if standing == "verdict" and doubtful:
-        return
+    plain = plain_standing(asked.kind, before.content)  # bare fragments may be read as none, depths otherwise
     if standing == "verdict":
-        yield JudgeViolation("16.7", "reask-of-a-verdict", "the reply before could be scored", "R52")
+        if plain == "verdict":
+            yield JudgeViolation("16.7", "reask-of-a-verdict", "the reply before could be scored", "R52")
         return
     if before.finish_reason == "length":
         yield JudgeViolation("16.7", "reask-of-a-truncated-reply", "finish_reason length", "R60")
     if not all(name in told for name in REQUIRED_FIELDS[asked.kind]):
         yield JudgeViolation("16.7", "reask-format", "the fields wanted are not named", "R53")
-    if standing == "invalid" and not doubtful and "invalid" not in told.lower():
+    if standing == "invalid" and plain != "none" and "invalid" not in told.lower():
         yield JudgeViolation(
             "16.7", "reask-wrong-reason", f"{before.verdict.detail}; told as {told[:200]!r}", "R54"
         )

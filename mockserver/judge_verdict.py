@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -70,26 +70,45 @@ def _inside(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [value for value in found.values() if isinstance(value, dict)]
 
 
-def plainly_there(kind: Kind, content: str | None) -> bool:
-    """Whether an object that any JSON reader takes holds the required fields, outside of all thoughts.
+def plain_standing(kind: Kind, content: str | None) -> Standing:
+    """How a reply stands by the outermost objects that any JSON reader takes, outside of all thoughts.
 
-    Elsewhere (in bare fragments, beside `NaN`, in a thought that never ends) a client may see no field at all.
+    `none` where no such object holds the required fields. Elsewhere (in bare fragments, beside `NaN`, in a thought that
+    never ends, inside another object) a client may see no field at all, or others.
     """
     text = _THOUGHT.sub("", content or "")
     if "<think>" in text:
-        return False
-    for fragment in _OBJECT.findall(text):
+        return "none"
+    required = REQUIRED_FIELDS[kind]
+    whole = [found for found in _plain_objects(text) if all(name in found for name in required)]
+    if not whole:
+        return "none"
+    verdicts = [_scores(found, required) for found in whole]
+    agreed = not isinstance(verdicts[0], str) and all(scores == verdicts[0] for scores in verdicts)
+    return "verdict" if agreed else "invalid"
+
+
+def _plain_objects(text: str) -> Iterator[Mapping[str, Any]]:
+    at = text.find("{")
+    for _ in range(_MOST_OBJECTS):
+        if at < 0:
+            return
         try:
-            found = json.loads(fragment, parse_constant=_refuse)
-        except ValueError:
+            found, at = _PLAIN.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at = text.find("{", at + 1)
             continue
-        if isinstance(found, dict) and all(name in found for name in REQUIRED_FIELDS[kind]):
-            return True
-    return False
+        yield found
+        at = text.find("{", at)
 
 
 def _refuse(constant: str) -> Any:
     raise ValueError(constant)
+
+
+_PLAIN = json.JSONDecoder(parse_constant=_refuse)
+_MOST_OBJECTS = 400
+"""Braces that are tried: enough for any verdict, and cheap for any flood."""
 
 
 def _parsed(fragment: str) -> Any:

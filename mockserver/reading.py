@@ -73,6 +73,8 @@ class HeldReading:
 
     def _bytes_came(self) -> None:
         self._stop_watching()
+        if self._sock.fileno() == -1:  # reset in the same turn of the loop
+            return
         since_s = self._loop.time()
         self._timer = self._loop.call_later(UNREAD_FOR_S, self._look, since_s, unread_bytes(self._sock))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from conformance.doubts import NEAR_S
 from conformance.observation import Observation, SampleFacts
 from conformance.outcome import Finding
 from conformance.wiring import session_name
@@ -88,6 +89,29 @@ def timed_out(observation: Observation, attempt: Attempt) -> bool:
     """Whether the per-request timeout ended it."""
     assert attempt.ended_s is not None
     return attempt.ended_s - attempt.started_s >= observation.deadlines.request_s - 0.01
+
+
+def timeout_in_doubt(observation: Observation, attempt: Attempt) -> bool:
+    """Whether a fault of its connection was to begin or to end in the instant of its per-request timeout.
+
+    What the peer lets through then may end the attempt in that instant, and an answer that is ready at a deadline's own
+    instant wins (design.md 7).
+    """
+    begun_s = start_s_of(observation)
+    moments_s: list[float] = []
+    for index, fault in enumerate(observation.scenario.faults):
+        began = [
+            entry.t_s - begun_s
+            for entry in attempt.entries
+            if entry.kind == "fault"
+            and (entry.data.get("index"), entry.data.get("state")) == (index, "triggered")
+        ]
+        moments_s += began
+        lasts_s = getattr(fault, "for_s", None)
+        if lasts_s is not None:
+            moments_s += [at_s + lasts_s for at_s in began]
+    over_s = attempt.started_s + observation.deadlines.request_s
+    return any(abs(at_s - over_s) < NEAR_S for at_s in moments_s)
 
 
 def attempts_of(observation: Observation) -> Iterator[list[Attempt]]:

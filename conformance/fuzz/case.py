@@ -156,7 +156,7 @@ class CasePlayer:
 
     def _variants(self, number: int, data: Data) -> Iterator[str]:
         names = {name for fault in data.get("faults", ()) for name in fault}
-        if number % TIES_EVERY == 1:
+        if number % TIES_EVERY == 1 and not _order_decides(data):
             yield "ties"
         if number % CHUNKS_EVERY == 3 and not names & BYTEWISE:
             yield "chunks"
@@ -191,6 +191,16 @@ class CasePlayer:
         sample, expected, actual = difference
         finding = Finding(f"depends-on-{against}", (), expected, actual, sample)
         return [Found(finding, self.seed, number, data, ties, against)], ""
+
+
+def _order_decides(data: Data) -> bool:
+    """Whether a fault's own effect depends on the order within an instant.
+
+    Jitter is drawn write by write, and what order they have decides whose is whose; a disk that holds up the whole loop
+    holds up other samples or other steps, as they come.
+    """
+    faults = [(name, fault[name] or {}) for fault in data.get("faults", ()) for name in fault]
+    return any(name == "slow_disk" or (name == "latency" and given.get("jitter_s")) for name, given in faults)
 
 
 def _bitten(played: Played) -> set[str]:

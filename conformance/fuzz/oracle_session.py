@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.fuzz.attempts import TEARDOWN, Attempt, finding, start_s_of, timed_out
+from conformance.fuzz.attempts import TEARDOWN, Attempt, finding, start_s_of, timed_out, timeout_in_doubt
 from conformance.observation import Observation
 from conformance.outcome import Finding
 
@@ -170,6 +170,8 @@ def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Itera
             and lost
             and attempt.phase_s("settled", *TEARDOWN[:1]) is None
             and attempt.row not in (12, 13)
+            and "slow_write"
+            not in attempt.faults  # a write that is held up hides the loss until its own deadline
             and not attempt.times("received", "session.close", 0.0)  # then it was lost in its own close
         ):
             ended = next((c for c in observation.connections if c.number == attempt.connection), None)
@@ -187,7 +189,7 @@ def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Ite
         return
     requirements: tuple[str, ...] = ()
     if timed_out(observation, attempt) and attempt.action != "publish":
-        requirements = ("R32",)
+        requirements = () if timeout_in_doubt(observation, attempt) else ("R32",)
     elif (
         any(what == "drain" for _, what, _ in attempt.missed)
         and attempt.only(*DEAF, *MUTE_END, *FROZEN)

@@ -12,7 +12,7 @@ from conformance.fuzz.play import Summary, play
 from conformance.fuzz.strategies import build
 from conformance.options import RunOptions
 from conformance.outcome import Outcome
-from mockserver.judge_verdict import plainly_there, read_verdict
+from mockserver.judge_verdict import plain_standing, read_verdict
 
 BASE: dict[str, Any] = {
     "title": "t",
@@ -147,7 +147,113 @@ def test_a_verdict_inside_an_object_may_be_taken_and_may_be_asked_for_again() ->
     text = '{"verdict": {"success_score": 0}}'
 
     assert read_verdict("chat", text, "stop").scores == {"success_score": 0.0}
-    assert not plainly_there("chat", text)
+    assert plain_standing("chat", text) == "none"
     both = '{"verdict": {"success_score": 0}, "success_score": 1}'
     assert read_verdict("chat", both, "stop").standing == "invalid"
     assert read_verdict("chat", '{"verdict": {"score": 0}}', "stop").standing == "missing"
+
+
+def test_braces_in_a_text_deep_inside_are_no_verdict_that_everybody_reads() -> None:
+    inner = r'{"reason": "says {\"content_score\": 1} here", "temporal_score": 3, "is_relevant": 1}'
+    text = f'{{"verdict": {{"temporal_score": 0, "is_relevant": {inner}}}}}'
+
+    assert read_verdict("temporal", text, "stop").standing == "verdict"
+    assert plain_standing("temporal", text) == "none"
+    assert plain_standing("temporal", inner) == "verdict"
+    assert plain_standing("temporal", inner + ' {"temporal_score": 2, "is_relevant": 1}') == "invalid"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {
+            "samples": [
+                {"id": "a", "split": "RTD_Omni", "clip": {"seconds": 0.4, "frame_bytes": 400, "speech": []}},
+                {"id": "b", "split": "RTD_Omni", "clip": {"seconds": 6.0, "frame_bytes": 2000}},
+            ],
+            "client": {
+                "deadlines": {"request_s": 15.0, "write_s": 4.1, "created_s": 5.7},
+                "pace": "as-fast-as-possible",
+                "concurrency": 3,
+            },
+            "faults": [
+                {"never_done": {}},
+                {
+                    "stop_reading": {
+                        "on": {"received": "input_audio_buffer.commit"},
+                        "for_s": 15.0,
+                        "attempt": 1,
+                    }
+                },
+            ],
+        },
+        {
+            "clip": {"seconds": 3.4, "frames": False, "speech": [0.68, 2.38]},
+            "client": {"deadlines": {"request_s": 15.0, "drain_slack_s": 10.0, "ack_period_s": 1.0}},
+            "faults": [
+                {"never_done": {"attempt": 1}},
+                {"failing_write": {"write": "input_audio_buffer.commit", "raises": "RuntimeError"}},
+                {"stop_reading": {"proof": "unread", "on": {"sent": "response.created"}}},
+                {"resume_reading": {"at_s": 15.0}},
+            ],
+        },
+    ],
+    ids=["for_s", "at_s"],
+)
+def test_a_peer_that_reads_again_in_the_instant_of_the_timeout_decides_nothing(
+    tmp_path: Path, data: dict[str, Any]
+) -> None:
+    server = {"reply": [{"starts_at_unit": 0, "units": 2, "text": "A cyclist passed."}]}
+
+    played = play(build({**BASE, "server": server, **data}, "instant"), RunOptions(seed=2026), tmp_path)
+
+    assert played.findings == ()
+
+
+def test_a_loss_behind_a_write_that_is_held_up_is_seen_when_that_has_an_end(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 12.6},
+        "server": {"profile": "engine"},
+        "client": {"deadlines": {"request_s": 120.0, "drain_slack_s": 10.0}},
+        "faults": [
+            {"close_code": {"code": 0, "reason": "", "on": {"sent": "session.updated"}, "connection": 1}},
+            {"slow_write": {"write": "input_audio_buffer.append", "delay_s": 33.0}},
+        ],
+    }
+
+    assert play(build(data, "held"), RunOptions(seed=2026), tmp_path).findings == ()
+
+
+def test_a_peer_that_resets_in_the_instant_in_which_bytes_came_to_it_is_no_error_of_ours(
+    tmp_path: Path,
+) -> None:
+    at_commit = {"on": {"received": "input_audio_buffer.commit"}}
+    data = {
+        **BASE,
+        "clip": {"seconds": 6.0, "frames": False, "speech": [1.2, 4.2]},
+        "client": {"deadlines": {"request_s": 6.1, "drain_slack_s": 4.9}},
+        "faults": [{"stop_reading": {"proof": "unread", **at_commit}}, {"reset_peer": at_commit}],
+    }
+
+    played = play(build(data, "reset"), RunOptions(seed=2026), tmp_path)
+
+    assert (played.result.outcome, played.findings) == (Outcome.INERT, ())
+
+
+@pytest.mark.parametrize(
+    ("fault", "compared"),
+    [
+        ({"latency": {"latency_s": 3.1, "jitter_s": 1.5}}, False),
+        ({"slow_disk": {"delay_s": 12.0}}, False),
+        ({"latency": {"latency_s": 3.1}}, True),
+        ("no_session_closed", True),
+    ],
+)
+def test_orders_are_compared_where_no_faults_own_effect_hangs_on_them(
+    tmp_path: Path, fault: Any, compared: bool
+) -> None:
+    faults = [fault] if isinstance(fault, dict) else [{fault: {}}]
+    variants = list(CasePlayer(1, tmp_path)._variants(1, {"faults": faults}))
+
+    assert ("ties" in variants) is compared
