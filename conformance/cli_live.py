@@ -52,6 +52,12 @@ MaxSessions = Annotated[
 BudgetMinutes = Annotated[
     float | None, typer.Option("--budget-minutes", min=0.1, help="Live: device minutes that may be spent.")
 ]
+SlotWait = Annotated[
+    float,
+    typer.Option(
+        "--slot-wait", metavar="S", min=0, max=3600, help="Live: wait so long for a free session slot."
+    ),
+]
 Record = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Live: keep each session as a cassette here.")
 ]
@@ -71,6 +77,7 @@ class Limits:
     budget_minutes: float | None
     record: Path | None
     fail_fast: bool = False
+    slot_wait_s: float = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -220,6 +227,7 @@ def run_live(
         command=masked_command(sys.argv[1:]),
         datasets=tuple(options.datasets.values()),
         fail_fast=limits.fail_fast,
+        slot_wait_s=limits.slot_wait_s,
     )
     return execute_live(patterns or [], tags or [], options, plan, Outputs(*files))
 
@@ -308,7 +316,7 @@ def drift(
     except ConfigurationError as error:
         raise refused(str(error)) from None
     print(drift_json(found) if json else "\n".join(drift_lines(found)))
-    if found.drift.difference is not None:
+    if found.drift.difference is not None or found.silences:
         raise typer.Exit(int(Exit.FAILED))
 
 
@@ -327,6 +335,7 @@ def replay_cassette(file: Path, client: str) -> Exit:
     played = play(file, ready_client(RunOptions(client=chosen, clock=clock)))
     print(f"{file}: {played.outcome}" + (f" ({played.error})" if played.error else ""))
     print(f"  text    {played.text or '(none)'}")
+    print(f"  then    {played.answers}")
     for name in sorted({*played.then, *played.now}):
         print(f"  client  {name:<32} {played.then.get(name, 0):>4} then, {played.now.get(name, 0):>4} now")
     for finding in played.result.findings:

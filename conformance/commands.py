@@ -177,6 +177,7 @@ def run(
     inject: cli_live.Inject = False,
     max_sessions: cli_live.MaxSessions = 4,
     budget_minutes: cli_live.BudgetMinutes = None,
+    slot_wait: cli_live.SlotWait = 60.0,
     record: cli_live.Record = None,
     table: cli_live.Table = None,
 ) -> None:
@@ -207,7 +208,7 @@ def run(
             judge = cli_live.judge_of(
                 judge_url, judge_model, judge_api_key_env, judge_video_mode, judge_ca_file
             )
-            limits = cli_live.Limits(inject, max_sessions, budget_minutes, record, fail_fast)
+            limits = cli_live.Limits(inject, max_sessions, budget_minutes, record, fail_fast, slot_wait)
             cli_live.refuse_elsewhere_options(
                 clock_virtual=clock is ClockName.VIRTUAL,
                 jobs=jobs,

@@ -107,6 +107,12 @@ class ScenarioResult:
     """On a live server: what was played in a peer's place beside the scenario's faults, in words."""
     away: str = ""
     """On a live server: why it could not be reached."""
+    no_slot: str = ""
+    """On a live server: in what words it refused a session for want of a slot, though it was waited for one."""
+    unconfirmed: int = 0
+    """On a live server: sessions whose end it never confirmed; it may still hold their slots."""
+    answers: tuple[str, ...] = ()
+    """On a live server: of each session that it left something unanswered in, what and since when."""
 
 
 Kind = Literal["passed", "failed", "expected", "skipped"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import aiohttp
 from aiohttp import web
@@ -49,6 +49,10 @@ CANNOT_BE_PROXIED: Mapping[str, str] = {
 """Faults of the server that a proxy cannot play, and why; it plays all others."""
 MSS_BYTES = 1460
 """Of connections that a fault is to stall: a program of others then blocks within a dozen units, not forty."""
+NO_CAPACITY = 503
+"""With which an upgrade is refused for want of a slot."""
+FULL = -1
+"""In the place of a status: nobody was asked, for the server is known to be full."""
 HOP_BY_HOP = frozenset(
     {"host", "connection", "upgrade", "keep-alive", "transfer-encoding", "content-length", "te", "trailer"}
 )
@@ -126,6 +130,7 @@ class ProxyServer:
         journal: where entries go.
         tape: keeps every session.
         drop_headers: of the client, in lower case, that are not passed on.
+        once_full: a server that had no slot is not asked again: whoever comes then gets 503 from here.
     Raises ValueError: a fault that a proxy cannot play.
     """
 
@@ -143,6 +148,7 @@ class ProxyServer:
         journal: Journal | None = None,
         tape: Tape | None = None,
         drop_headers: frozenset[str] = frozenset(),
+        once_full: bool = False,
     ) -> None:
         for spec in faults:
             check_played(spec)
@@ -165,6 +171,7 @@ class ProxyServer:
         self._identify = identify
         self._tape = tape
         self._dropped = HOP_BY_HOP | drop_headers
+        self._once_full = once_full
         self._stopping = False
         self._runner: web.AppRunner | None = None
         self._http: aiohttp.ClientSession | None = None
@@ -239,6 +246,12 @@ class ProxyServer:
         """Ids of sessions whose end the server has not confirmed: it may still count their slots."""
         return [seen.session_id for seen in self.seen.values() if seen.holds_slot]
 
+    @property
+    def no_slot(self) -> list[str]:
+        """Each session, or upgrade, that the server refused for want of a slot, in its words."""
+        upgrades = [f"the upgrade is answered with HTTP {s}" for s in self.statuses if s == NO_CAPACITY]
+        return [seen.no_slot for seen in self.seen.values() if seen.no_slot] + upgrades
+
     # -- inside
 
     @property
@@ -269,7 +282,6 @@ class ProxyServer:
     async def _relay(
         self, request: web.Request, transport: asyncio.Transport, websocket: Upgraded
     ) -> web.StreamResponse:
-        assert self._http is not None
         info, who = self._accepted(transport, request)
         upstreams: list[Upstream] = []
         relay = Relay(
@@ -291,9 +303,7 @@ class ProxyServer:
             if transport.is_closing():
                 turn.give_back()
                 return self._gone(info, websocket)  # it has not waited for its turn
-            peer = await connect(
-                self._http, self.behind, request.rel_url.raw_query_string, self._own(request)
-            )
+            peer = await self._reached(request)
         except Unreachable as error:
             turn.give_back()
             return self._refused(info, error)
@@ -330,6 +340,12 @@ class ProxyServer:
             self._upstreams.discard(upstream)
         return websocket
 
+    async def _reached(self, request: web.Request) -> aiohttp.ClientWebSocketResponse[Literal[False]]:
+        if self._once_full and self.no_slot:
+            raise Unreachable("it had no free slot before, and is not asked again", FULL)
+        assert self._http is not None
+        return await connect(self._http, self.behind, request.rel_url.raw_query_string, self._own(request))
+
     def _own(self, request: web.Request) -> dict[str, str]:
         """The client's headers that are for the server."""
         return {
@@ -363,12 +379,15 @@ class ProxyServer:
         """The server's own refusal is passed on; where there was no answer, this is a bad gateway."""
         if error.status is None:
             self.unreachable.append(str(error))
-        else:
+        elif error.status != FULL:
             self.statuses.append(error.status)
         info.ended_by, info.how = "server", "refused"
         info.ended_s = asyncio.get_running_loop().time()
         self.journal.add(info.ended_s, info.number, "end", "end", {"by": "server", "how": "refused"})
-        response = web.Response(status=error.status or 502, text=f"the server behind: {error}")
+        response = web.Response(
+            status=NO_CAPACITY if error.status == FULL else error.status or 502,
+            text=f"the server behind: {error}",
+        )
         response.force_close()
         return response
 

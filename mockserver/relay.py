@@ -200,6 +200,7 @@ class Relay:
 
     def _told_received(self, name: str, event: Event, now_s: float) -> list[Output]:
         seen = self.seen
+        seen.answers.ask(name, now_s)
         if name == "input_audio_buffer.append":
             seen.appends += 1
             seen.first_append_s = seen.first_append_s or now_s

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mockserver.answered import ACK_TOO_LATE, Answered
 from mockserver.profiles import LOGICAL_NAMES, logical
 from mockserver.wire import Event
 
 MAX_ERRORS = 100
 MAX_DELTAS = 10_000
 MAX_TEXT_CHARS = 200_000
+NO_SLOT = frozenset({"resource_exhausted", "duplex_session_busy"})
+"""Codes with which a server refuses a session for want of a free slot (protocol.md 11.2)."""
 
 
 @dataclass(slots=True)
@@ -75,6 +78,7 @@ class Seen:
     errors: list[tuple[float, str, str]] = field(default_factory=list)
     """Time, code and message."""
     events: Counter[str] = field(default_factory=Counter)
+    answers: Answered = field(default_factory=Answered)
 
     @property
     def open_response(self) -> SeenResponse | None:
@@ -88,10 +92,18 @@ class Seen:
         """A session was asked for and its end was not confirmed: the server may still count it."""
         return self.created_s is not None and self.closed_s is None
 
+    @property
+    def no_slot(self) -> str:
+        """In what words the server refused the session for want of a slot; empty: it did not."""
+        if self.created_s is not None or not self.errors or self.errors[0][1] not in NO_SLOT:
+            return ""
+        return f"{self.errors[0][1]}: {self.errors[0][2]}"
+
     def take(self, event: Event, now_s: float) -> None:
         """An event of the server, in wire order."""
         name = event["type"]
         self.events[name] += 1
+        self.answers.hear(name, now_s)
         handler = _HANDLERS.get(logical(name))
         if handler is not None:
             handler(self, event, now_s)
@@ -173,6 +185,8 @@ def _error(seen: Seen, event: Event, now_s: float) -> None:
     nested = error if isinstance(error, dict) else {}
     code = nested.get("code", event.get("code"))
     message = nested.get("message", error if isinstance(error, str) else "")
+    if code == ACK_TOO_LATE:
+        seen.answers.hear("playback.acknowledged", now_s)
     if len(seen.errors) < MAX_ERRORS:
         seen.errors.append((now_s, str(code), str(message)[:500]))
 

@@ -197,6 +197,8 @@ class Upstream:
         """A frame for the server, behind those before it; never waits."""
         if self._ended.done():
             return
+        if kind is WSMsgType.PING:
+            self.relay.seen.answers.ask("ping", self._loop.time())
         if self._tape is not None:
             self._tape.frame(self._number, "client->server", kind, payload, self._loop.time())
         self._queue.append((payload, kind))
@@ -244,6 +246,7 @@ class Upstream:
         seen = self.relay.seen
         if seen.close_s is None:
             seen.close_s, seen.closed_by_us = self._loop.time(), True
+            seen.answers.ask("session.close", seen.close_s)
             self.forward(b'{"type":"session.close"}', WSMsgType.TEXT)
         await asyncio.wait(
             {self._closed, self._ended}, timeout=CLOSED_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
@@ -331,6 +334,7 @@ class Upstream:
             if self.relay.seen.closed_s is not None and not self._closed.done():
                 self._closed.set_result(None)
         elif kind is WSMsgType.PONG:
+            self.relay.seen.answers.hear("pong", now_s)
             connection.answer(Pong(message.data))
         elif kind is WSMsgType.PING and (self._finishing is not None or connection.held):
             self.forward(message.data, WSMsgType.PONG)  # a client that is kept from answering has not gone

@@ -40,6 +40,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "conformance/runner.py": "real time a scenario took: printed, never judged",
         "conformance/session.py": "real time a run took: printed, never judged",
         "conformance/live/session.py": "when a live run began and ended: printed, never judged",
+        "conformance/live/slots.py": "pauses between runs, in which nothing is played",
         "conformance/live/preflight.py": "this machine's clock against the loop's: a jump is told",
         "conformance/defects/matrix.py": "real time the matrix took: printed, never judged",
         "conformance/defects/ablation_report.py": "real time the ablation took: printed, never judged",

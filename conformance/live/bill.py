@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from scenarios.model import Scenario
 
-For = Literal["success", "failure", "retry", "interrupted"]
+For = Literal["success", "failure", "retry", "interrupted", "refused"]
 PURPOSES: tuple[For, ...] = get_args(For)
 TAIL_S = 6.0
 """What a session takes beside its clip where nothing is known: reply, quiet, close."""
@@ -79,9 +79,11 @@ def bill(uses: Sequence[tuple[str, DeviceUse]], purse: Purse) -> dict[str, Any]:
         by_scenario[scenario] += use.device_s
         by_purpose[use.spent_on] += use.device_s
     total_s = sum(by_scenario.values())
+    refused = sum(use.spent_on == "refused" for _, use in uses)
     return {
         "device_minutes": round(total_s / 60, 2),
-        "sessions": len(uses),
+        "sessions": len(uses) - refused,
+        "refused": refused,
         "budget_minutes": None if purse.budget_s is None else round(purse.budget_s / 60, 2),
         "spent_on": {name: round(seconds / 60, 2) for name, seconds in by_purpose.items()},
         "next_time_minutes": round((total_s - by_purpose["retry"]) / 60, 2),
@@ -100,7 +102,12 @@ def bill_lines(account: dict[str, Any]) -> list[str]:
     lines = [
         f"device time: {account['device_minutes']:g} min in {account['sessions']} session(s): "
         f"{spent['success']:g} on success, {spent['failure']:g} on failures, {spent['retry']:g} on retries"
-        + (f", {spent['interrupted']:g} on what was interrupted" if spent["interrupted"] else ""),
+        + (f", {spent['interrupted']:g} on what was interrupted" if spent["interrupted"] else "")
+        + (
+            f"; {account['refused']} more were asked for and refused: no free slot"
+            if account["refused"]
+            else ""
+        ),
         f"the same again, without retries: {account['next_time_minutes']:g} min",
     ]
     dearest = list(account["by_scenario"].items())[:5]

@@ -8,10 +8,14 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from conformance.live.cassette import is_cassette, read_cassette
+from conformance.live.heard import answers_line
 from conformance.live.server import masked
 from conformance.options import ConfigurationError
 
 TAKEN = (".ndjson", ".json", ".jsonl", ".md", ".txt", ".xml")
+INDEX = "sessions.txt"
+"""A line for each cassette."""
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _ADDRESS = re.compile(r"(?P<scheme>wss?|https?)://[^/\s\"'@]*@")
 
@@ -40,10 +44,23 @@ def bundle(
             for name, path in taken:
                 packed.writestr(name, _masked(path, secrets))
                 names.append(name)
+            if index := [line for name, path in taken if (line := _indexed(name, path))]:
+                packed.writestr(INDEX, masked("\n".join(index) + "\n", secrets))
+                names.append(INDEX)
             packed.writestr("environment.json", json.dumps(dict(environment), indent=2) + "\n")
     except OSError as error:
         raise ConfigurationError(f"{error.filename or out}: {error.strerror or error}") from error
     return [*names, "environment.json"]
+
+
+def _indexed(name: str, path: Path) -> str:
+    """A cassette's line of the index: what its server answered; empty for anything else."""
+    if path.suffix not in (".ndjson", ".jsonl") or not is_cassette(path):
+        return ""
+    try:
+        return f"{name}: {answers_line(read_cassette(path))}"
+    except ConfigurationError as error:
+        return f"{name}: cannot be read: {error}"
 
 
 def _files(source: Path, media: bool) -> Iterator[tuple[str, Path]]:

@@ -124,6 +124,12 @@ class Conversation:
     """The story is what becomes of the answer, so that it does not matter when the server said it."""
     concurrency: tuple[int, int] = (1, 1)
     """Asked for by the scenario, and granted."""
+    no_slot: list[str] = field(default_factory=list)
+    """Each session that the server refused for want of a slot, in its words."""
+    unconfirmed: int = 0
+    """Sessions whose end the server never confirmed."""
+    answers: list[str] = field(default_factory=list)
+    """Of each session in which it left something unanswered, what and since when."""
 
     def differences(self) -> list[str]:
         """In what the sessions differ from the script, each once."""

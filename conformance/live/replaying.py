@@ -16,6 +16,7 @@ import pybase64
 
 from client.media import Frame, Prepared
 from conformance.live.cassette import Cassette, CassetteTape, Line, read_cassette
+from conformance.live.heard import answers_line
 from conformance.live.mirror import renamed, script_of
 from conformance.live.server import LiveServer
 from conformance.options import ConfigurationError, RunOptions
@@ -45,6 +46,8 @@ class Replayed:
     """Client events in the cassette, by type."""
     now: Mapping[str, int]
     """And now."""
+    answers: str
+    """What the recorded server answered, in a line."""
 
 
 def played_frames(cassette: Cassette) -> tuple[PlayedFrame, ...]:
@@ -131,6 +134,7 @@ def replay_cassette(path: Path, options: RunOptions) -> Replayed:
         facts.error,
         dict(Counter(line.type for line in cassette.of("client->server"))),
         dict(Counter(e.name for e in observation.entries if e.kind == "received")),
+        answers_line(cassette),
     )
 
 

@@ -51,10 +51,30 @@ def played_here(report: RunReport) -> str:
     return f"{count} scenario(s), a judge's script or the end of a reply" if count else ""
 
 
+def ends(unconfirmed: int) -> str:
+    """What became of sessions that were asked to end."""
+    if unconfirmed:
+        return f"{unconfirmed} session(s) did not confirm their end: the server may still hold their slots"
+    return "its sessions were closed"
+
+
+def slots(report: RunReport) -> list[str]:
+    """What the server did with its slots, where somebody should know, before anything else."""
+    live = report.live or {}
+    told = []
+    if unconfirmed := live.get("unconfirmed", 0):
+        told.append(f"{ends(unconfirmed)} (no session.closed came)")
+    if untold := live.get("untold", ()):
+        told.append(f"{len(untold)} scenario(s) were ended before they told of their sessions")
+    if full := sum(bool(result.no_slot) for result in report.results):
+        told.append(f"{full} scenario(s) found no free slot: nothing of them was played")
+    return told
+
+
 def lines(report: RunReport, texts: Mapping[str, str]) -> list[str]:
     """The report, from the first line to the counts."""
     live = report.live or {}
-    told = [first_line(report), ""]
+    told = [first_line(report), *slots(report), ""]
     server = live.get("server", {})
     told.append(
         f"server {one_line(str(server.get('url')), 200)}, model {one_line(str(server.get('model')), 100)}"
@@ -76,7 +96,10 @@ def lines(report: RunReport, texts: Mapping[str, str]) -> list[str]:
         + ", ".join(f"{count} {name}" for name, count in counts(report.results).items())
     )
     if report.interrupted:
-        told.append("interrupted: only what is counted above ran; its sessions were closed")
+        closed = ends((report.live or {}).get("unconfirmed", 0))
+        told.append(f"interrupted: only what is counted above ran; {closed}")
+    if report.stopped_early:
+        told.append(f"stopped early: {one_line(report.stopped_early, 200)}")
     return told
 
 
@@ -132,6 +155,7 @@ def pull_request_table(report: RunReport) -> str:
             f"{account['device_minutes']:g} min in {account['sessions']} sessions; "
             f"retries {account['spent_on']['retry']:g} min",
         ),
+        ("slots", "; ".join(slots(report)) or "every session confirmed its end"),
         ("played here", played_here(report) or "nothing beside the faults"),
     ]
     text = ["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in rows)]
@@ -142,6 +166,7 @@ def pull_request_table(report: RunReport) -> str:
             found = (
                 "; ".join(f"{f.id}: {f.expected}, got {f.actual}" for f in result.findings) or result.reason
             )
+            found = "; ".join([found, *result.answers])
             text.append(f"| {_cell(result.id)} | {result.outcome.value} | {_cell(found)} |")
     unseen = [r for r in report.results if r.outcome in UNSEEN]
     if unseen:

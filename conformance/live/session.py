@@ -20,6 +20,7 @@ from conformance.live.bill import DeviceUse, Purse, bill, estimate_s, ordered
 from conformance.live.dispatch import dispatch
 from conformance.live.layers import metrics
 from conformance.live.preflight import Inputs, Preflight, fly
+from conformance.live.slots import IN_A_ROW, SLOT_WAIT_S, Patience
 from conformance.options import RunOptions
 from conformance.outcome import Outcome, RunReport, ScenarioResult
 from conformance.report import json_report, junit
@@ -42,6 +43,8 @@ class LivePlan:
     datasets: tuple[Path, ...] = ()
     fail_fast: bool = False
     """Stop at the first scenario that does not pass."""
+    slot_wait_s: float = SLOT_WAIT_S
+    """How long a scenario waits for a free slot."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def execute_live(
 
 def _exit(report: RunReport) -> Exit:
     code = exit_of(report.results)
-    if any(result.away for result in report.results):
+    if any(result.away or result.no_slot for result in report.results):
         code = max(code, Exit.UNAVAILABLE)
     return max(code, Exit.INTERRUPTED) if report.interrupted else code
 
@@ -128,6 +131,7 @@ class _Run:
         self.results: list[ScenarioResult] = []
         self.interrupted = False
         self.stopped_early = ""
+        self._without_slot = 0
         self._started = time.perf_counter()
         budget = plan.budget_minutes
         self.purse = Purse(None if budget is None else budget * 60)
@@ -143,7 +147,12 @@ class _Run:
 
     def play(self) -> None:
         """Until all are played, the budget is spent, the server is away, or Ctrl-C."""
-        work = partial(_play, options=self.options, max_sessions=self.plan.max_sessions)
+        work = partial(
+            _play,
+            options=self.options,
+            max_sessions=self.plan.max_sessions,
+            slot_wait_s=self.plan.slot_wait_s,
+        )
         at_once = self.plan.max_sessions
         before = signal.signal(signal.SIGTERM, _interrupt)
         stream = dispatch(self._next, work, _lost, at_once=at_once, late=self._take)
@@ -152,8 +161,12 @@ class _Run:
                 self._take(scenario, result)
                 done = self._total - len(self._waiting) - len(self.purse.promised)
                 print(f"[{done}/{self._total}] done {result.id}", file=sys.stderr, flush=True)
+                self._without_slot = self._without_slot + 1 if result.no_slot else 0
                 if result.away:
-                    self._give_up(result.away)
+                    self._give_up(f"the server went away: {result.away}")
+                elif self._without_slot >= IN_A_ROW and self._waiting:
+                    self.stopped_early = f"{IN_A_ROW} scenarios in a row found no free slot"
+                    self._give_up(f"the server has no slot: {result.no_slot}")
                 elif self.plan.fail_fast and exit_of([result]) is not Exit.PASSED:
                     self.stopped_early = f"--fail-fast after {result.id}"
                     self._waiting.clear()
@@ -183,7 +196,7 @@ class _Run:
 
     def _give_up(self, why: str) -> None:
         for scenario in self._waiting:
-            self.results.append(_unplayed(scenario, Outcome.SKIPPED, f"the server went away: {why}"))
+            self.results.append(_unplayed(scenario, Outcome.SKIPPED, why))
         self._waiting.clear()
 
     def _tell_left_out(self) -> None:
@@ -220,6 +233,8 @@ class _Run:
                 "measured": measured.to_json() if measured is not None else None,
                 "preflight": flight.to_json(),
                 "observable": telling.observable(results),
+                "unconfirmed": sum(result.unconfirmed for result in results),
+                "untold": sorted(self.purse.promised),
                 "bill": bill(uses, self.purse),
                 "metrics": counted if any(counted.values()) else None,
             },
@@ -258,16 +273,23 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt  # SIGTERM leaves no more behind than Ctrl-C does
 
 
-def _play(scenario: Scenario, options: RunOptions, max_sessions: int) -> ScenarioResult:
+def _play(scenario: Scenario, options: RunOptions, max_sessions: int, slot_wait_s: float) -> ScenarioResult:
     from conformance.runner import run_scenario
 
     assert options.live is not None
     scenario, target = fitted(scenario, options.live, max_sessions)
+    patience = Patience(slot_wait_s, tell=lambda text: print(text, file=sys.stderr, flush=True))
     try:
-        return run_scenario(scenario, replace(options, live=target))
+        return patience.play(lambda: run_scenario(scenario, replace(options, live=target)))
     except CutShort as end:
-        stopped = _unplayed(scenario, Outcome.SKIPPED, "stopped before its end; its sessions were closed")
-        return replace(stopped, device=tuple(asdict(use) for use in end.uses))
+        ends = telling.ends(end.unconfirmed)
+        stopped = _unplayed(scenario, Outcome.SKIPPED, f"stopped before its end; {ends}")
+        device = tuple(asdict(use) for use in end.uses)
+        return patience.joined(
+            replace(stopped, device=device, unconfirmed=end.unconfirmed, answers=tuple(end.answers))
+        )
+    except KeyboardInterrupt:
+        return patience.joined(_unplayed(scenario, Outcome.SKIPPED, "stopped while it waited for a slot"))
 
 
 def _lost(scenario: Scenario, reason: str) -> ScenarioResult:

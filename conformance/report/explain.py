@@ -32,7 +32,7 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
     broken = dict.fromkeys(number for finding in narrow_first for number in finding.requirements)
     if broken:
         lines += ["  broken requirements", *_requirements(broken, requirements)]
-    elif result.outcome is not Outcome.PASS and result.requires:
+    elif result.outcome is not Outcome.PASS and result.requires and not result.no_slot:
         lines += ["  what the scenario requires", *_requirements(result.requires, requirements)]
     unseen = [told for told in result.unobserved if told.what != "invariant"]
     if unseen:
@@ -43,6 +43,8 @@ def explain(result: ScenarioResult, requirements: Mapping[str, str]) -> list[str
         lines += [f"    {_fault(fault)}" for fault in result.faults]
     for told in result.injected:
         lines += _labelled("played here", told)
+    for told in result.answers:
+        lines += _labelled("unanswered", told)
     if result.last_events:
         lines.append("  last events, both sides")
         lines += [f"    | {line}" for line in block(result.last_events, limit=EVENTS_LIMIT)]

@@ -34,6 +34,9 @@ without a new `version`.
       facts         of a probe: name -> value (docs/probes.md)
       device        on a live server, a list of {sample, attempt, device_s, spent_on}
       injected      on a live server, what was played in a peer's place beside the faults, a text each
+      no_slot       on a live server, in what words it refused a session for want of a slot, or ""
+      unconfirmed   on a live server, sessions whose end it never confirmed (count)
+      answers       on a live server, what it left unanswered and since when, a text a session
     live          of a run on a live server: configuration, measured, bill, metrics (docs/live.md); else null
 
 Text is escaped by JSON's own rules to plain ASCII, so the document may be printed on any terminal; lone
@@ -121,6 +124,9 @@ def _result(result: ScenarioResult) -> dict[str, Any]:
         "facts": dict(result.facts),
         "device": [dict(use) for use in result.device],
         "injected": list(result.injected),
+        "no_slot": result.no_slot,
+        "unconfirmed": result.unconfirmed,
+        "answers": list(result.answers),
     }
 
 

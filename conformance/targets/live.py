@@ -22,6 +22,7 @@ from mockserver.journal import Journal
 from mockserver.played import PlayedFrame, PlayedServer
 from mockserver.profiles import PROFILES
 from mockserver.proxy import CANNOT_BE_PROXIED, ProxyServer
+from mockserver.seen import Seen
 from scenarios.faults import Layer
 from scenarios.faults_response import Status
 from scenarios.model import Scenario
@@ -57,15 +58,19 @@ class LiveTarget:
 
 
 class CutShort(KeyboardInterrupt):
-    """Ctrl-C while a scenario was played on a live server; its sessions are closed.
+    """Ctrl-C while a scenario was played on a live server; its sessions were asked to end.
 
     Attributes:
         uses: what they cost.
+        unconfirmed: how many of them never confirmed it.
+        answers: what the server left unanswered in them.
     """
 
-    def __init__(self, uses: list[DeviceUse]) -> None:
+    def __init__(self, uses: list[DeviceUse], unconfirmed: int, answers: list[str]) -> None:
         super().__init__("interrupted")
         self.uses = uses
+        self.unconfirmed = unconfirmed
+        self.answers = answers
 
 
 def abilities(target: LiveTarget) -> Abilities:
@@ -141,6 +146,7 @@ def make_server(
         journal=journal,
         tape=_tape(scenario, target),
         drop_headers=frozenset({"authorization"}),  # the client's is a canary; the server's key is added here
+        once_full=True,
     )
 
 
@@ -188,6 +194,9 @@ def account(observation: Observation, server: MockServer | ProxyServer, options:
         conversation.profiles = _profiles(scenario, target.measured)
         conversation.behind = target.measured.behind
     conversation.uses = _uses(observation, proxy)
+    conversation.no_slot = [masked(words, target.server.headers) for words in proxy.no_slot]
+    conversation.unconfirmed = len(proxy.unconfirmed)
+    conversation.answers = _answers(proxy)
     observation.conversation = conversation
     observation.periods_ms = _periods(proxy)
     observation.away += [masked(reason, target.server.headers) for reason in proxy.unreachable]
@@ -196,10 +205,30 @@ def account(observation: Observation, server: MockServer | ProxyServer, options:
             "session-left-open",
             (),
             "every session is closed on the server",
-            f"the end of session {session_id or '(no id)'} was never confirmed: its slot may still be taken",
+            f"the end of session {seen.session_id or '(no id)'} was never confirmed: its slot may still be taken",
+            details=(_answers_of(seen),),
         )
-        for session_id in proxy.unconfirmed
+        for seen in proxy.seen.values()
+        if seen.holds_slot
     ]
+
+
+def _answers(proxy: ProxyServer) -> list[str]:
+    """A line for each session in which the server left something unanswered."""
+    names = {c.number: "/".join(c.sample) if c.sample is not None else "" for c in proxy.connections}
+    return [
+        f"{names.get(number) or f'connection {number}'}: {_answers_of(seen)}"
+        for number, seen in proxy.seen.items()
+        if seen.created_s is not None and seen.answers.unanswered(_end_s(seen))
+    ]
+
+
+def _answers_of(seen: Seen) -> str:
+    return seen.answers.told(seen.opened_s, _end_s(seen))
+
+
+def _end_s(seen: Seen) -> float:
+    return seen.ended_s if seen.ended_s is not None else seen.answers.heard_s or seen.opened_s
 
 
 def _periods(proxy: ProxyServer) -> dict[int, int]:
@@ -217,7 +246,11 @@ def interrupted(observation: Observation, server: MockServer | ProxyServer) -> K
     if not isinstance(server, ProxyServer):
         return KeyboardInterrupt()
     observation.connections = list(server.connections)
-    return CutShort([replace(use, spent_on="interrupted") for use in _uses(observation, server)])
+    return CutShort(
+        [replace(use, spent_on="interrupted") for use in _uses(observation, server)],
+        len(server.unconfirmed),
+        _answers(server),
+    )
 
 
 def _profiles(scenario: Scenario, measured: Measured) -> tuple[str, str]:
@@ -254,7 +287,13 @@ def _uses(observation: Observation, proxy: ProxyServer) -> list[DeviceUse]:
         sample = "/".join(info.sample) if info.sample is not None else f"connection {info.number}"
         well = outcomes.get(sample) in ("published", "skipped_finished")
         spent_on: For = (
-            "retry" if info.sample is not None and info.attempt > 1 else "success" if well else "failure"
+            "refused"
+            if seen.no_slot
+            else "retry"
+            if info.sample is not None and info.attempt > 1
+            else "success"
+            if well
+            else "failure"
         )
         ended_s = max(s for s in (seen.ended_s, info.ended_s, seen.opened_s) if s is not None)
         uses.append(DeviceUse(sample, info.attempt, round(ended_s - seen.opened_s, 3), spent_on))
@@ -264,10 +303,21 @@ def _uses(observation: Observation, proxy: ProxyServer) -> list[DeviceUse]:
 def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
     """A result with what its sessions cost; a server that went away is told as that, and blamed on nobody else."""
     assert observation.conversation is not None
+    conversation = observation.conversation
+    wasted = result.outcome in (Outcome.FAIL, Outcome.INERT, Outcome.INDETERMINATE, Outcome.HARNESS_ERROR)
+    if (
+        wasted or conversation.no_slot
+    ):  # a sample that was published shows nothing where its scenario does not
+        conversation.uses = [
+            replace(use, spent_on="failure") if use.spent_on == "success" else use
+            for use in conversation.uses
+        ]
     result = replace(
         result,
-        device=tuple(asdict(use) for use in observation.conversation.uses),
+        device=tuple(asdict(use) for use in conversation.uses),
         injected=(*_ended(observation), *played(observation.judged)),
+        unconfirmed=conversation.unconfirmed,
+        answers=tuple(conversation.answers),
     )
     if observation.away:
         return replace(
@@ -275,6 +325,15 @@ def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
             outcome=Outcome.INDETERMINATE,
             away=observation.away[0],
             reason=f"the server could not be reached: {observation.away[0]}",
+        )
+    if conversation.no_slot and result.outcome is not Outcome.HARNESS_ERROR:
+        return replace(
+            result,
+            outcome=Outcome.INDETERMINATE,
+            no_slot=conversation.no_slot[0],
+            reason=f"the server had no free session slot: {conversation.no_slot[0]}",
+            findings=tuple(observation.left_open),  # what else was missed, was missed for want of a session
+            unobserved=(),
         )
     return result
 

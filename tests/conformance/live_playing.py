@@ -48,16 +48,20 @@ def played(
     own_faults: tuple[FaultBase, ...] = (),
     away: bool = False,
     sessions: int = 8,
+    slots: int | None = None,
 ) -> ScenarioResult:
     """One scenario on a stand-in behind the live target's proxy, all in one loop and in virtual time.
 
     Args:
         replies: of the stand-in; None: as the scenario scripts.
         own_faults: what is wrong with the stand-in itself.
+        slots: sessions that it takes at a time; None: as its profile says.
     """
     scenario = CATALOGUE[scenario] if isinstance(scenario, str) else scenario
     script = scenario.server.reply if replies is None else replies
-    server = MockServer(profile=scenario.server.profile, replies=script, faults=own_faults, seed=1)
+    server = MockServer(
+        profile=scenario.server.profile, replies=script, faults=own_faults, seed=1, max_sessions=slots
+    )
 
     class StandIn(ProxyServer):
         async def start(self) -> None:

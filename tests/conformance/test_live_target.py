@@ -79,7 +79,10 @@ def test_a_session_that_the_server_never_confirms_closed_is_a_failure(
     result = played(monkeypatch, "stream/clean-residual[july]", own_faults=late)
 
     assert result.outcome is Outcome.FAIL
-    assert "session-left-open" in [f.id for f in result.findings]
+    (left,) = (f for f in result.findings if f.id == "session-left-open")
+    assert "session.close unanswered" in left.details[0]
+    assert result.unconfirmed == 1
+    assert [use["spent_on"] for use in result.device] == ["failure"]  # published, in a scenario that failed
 
 
 def test_a_server_that_goes_away_is_told_as_away_and_nobody_is_blamed(
@@ -201,7 +204,13 @@ def test_the_bill_says_what_device_time_went_for() -> None:
     account = bill(uses, Purse(600.0, left_out=["c"]))
 
     assert account["device_minutes"] == 2.0
-    assert account["spent_on"] == {"success": 0.5, "failure": 1.0, "retry": 0.5, "interrupted": 0.0}
+    assert account["spent_on"] == {
+        "success": 0.5,
+        "failure": 1.0,
+        "retry": 0.5,
+        "interrupted": 0.0,
+        "refused": 0.0,
+    }
     assert account["next_time_minutes"] == 1.5
     assert account["by_scenario"] == {"a": 1.5, "b": 0.5}
     assert "left out by the budget of 10 min: 1 scenario(s): c" in bill_lines(account)
