@@ -27,6 +27,7 @@ AREAS = {
     "pace": "servers that are slower, or more talkative, than real time",
     "probes": "questions to a server; nothing is asserted",
     "protocol": "events that are unknown, damaged, doubled or missing",
+    "regressions": "what fuzzing found, kept",
     "reply": "replies that end otherwise than completed",
     "resume": "runs that were killed and go on",
     "retry": "the sixteen rows of the retry table",

@@ -11,6 +11,9 @@ from mockserver.responses import late_delta_pair
 from mockserver.wire import End, Send
 from scenarios.faults_response import LateDeltas as Spec
 
+USUAL_RATE_HZ = 24_000
+"""Of a reply without sound of its own (protocol.md 7.4)."""
+
 
 class LateDeltas(Fault):
     """Deltas of a reply come after its `response.done`.
@@ -29,10 +32,12 @@ class LateDeltas(Fault):
         self._spec = spec
         self._count = Nth(spec.nth)
         self._done_id: str | None = None
+        self._rate_hz = USUAL_RATE_HZ
 
     def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:
         if isinstance(output, End):
             return None
+        self._rate_hz = output.event.get("sample_rate_hz", self._rate_hz)
         if output.event["type"] == "response.done" and self._count.hit():
             self._done_id = output.event["response_id"]
             return None
@@ -46,7 +51,7 @@ class LateDeltas(Fault):
                 response_id,
                 self._spec.text,
                 self._spec.audio_ms,
-                self.session.profile.output_rate_hz,
+                self._rate_hz,
             )
             late += [Send(event) for event in pair]
         evidence = {"late": len(late), "response_id": response_id, "at_s": now_s}
