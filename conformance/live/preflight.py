@@ -75,8 +75,11 @@ class Preflight:
                 f"fail  {self.problem.layer:<16} {self.problem.found}",
                 f"      try: {self.problem.hint}",
             ]
-        spent = self.measured is not None or (self.problem is not None and self.problem.layer in IN_SESSION)
+        problem = self.problem
+        spent = self.measured is not None or (problem is not None and problem.layer in IN_SESSION)
         told = "one short session was spent" if spent else "nothing was spent"
+        if problem is not None and problem.refused:
+            told = "a session was asked for and refused, none was spent"
         lines.append(f"preflight {'green' if self.green else 'red'} after {self.seconds:.1f} s; {told}")
         return lines
 

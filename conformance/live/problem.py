@@ -24,11 +24,15 @@ class Problem(Exception):
         found: what was found, in a sentence.
         hint: what to try.
         usage: the command line is at fault, not the server: exit 2 instead of 4.
+        refused: a session was asked for, and there was none.
     """
 
-    def __init__(self, layer: str, found: str, hint: str, *, usage: bool = False) -> None:
+    def __init__(
+        self, layer: str, found: str, hint: str, *, usage: bool = False, refused: bool = False
+    ) -> None:
         super().__init__(f"{layer}: {found}; {hint}")
         self.layer = layer
         self.found = found
         self.hint = hint
         self.usage = usage
+        self.refused = refused

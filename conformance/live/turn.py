@@ -16,6 +16,7 @@ from conformance.live.problem import Problem, Step
 from conformance.live.server import LiveServer, masked
 from conformance.probing.prober import Asking, ProbeFailed, play
 from conformance.probing.transcript import Transcript
+from mockserver.answered import ACK
 from mockserver.proxy import ProxyServer
 from mockserver.seen import Seen
 from mockserver.upstream import Tape
@@ -27,6 +28,10 @@ BYTES_PER_MS = 32
 PADDED_UNITS = 2
 QUIET_S = 2.6
 """After the commit, with nothing sent: enough to see whether an open reply goes on by itself."""
+ACK_EVERY_S = 0.25
+"""As an ordinary client does (evaluation.md 5)."""
+ACKS_ON_THEIR_WAY = 1
+"""So many may go without an answer where the session ends."""
 DEADLINES = Deadlines(connect_s=10.0, created_s=20.0, write_s=10.0, close_s=8.0)
 TURN = ProbeSpec(
     steps=[
@@ -78,7 +83,7 @@ async def take_turn(server: LiveServer, wav: Path, tape: Tape | None = None) -> 
     failed = ""
     transcript = Transcript()
     try:
-        asking = Asking(proxy.url, server.model, voice, pcm, deadlines=DEADLINES)
+        asking = Asking(proxy.url, server.model, voice, pcm, deadlines=DEADLINES, ack_every_s=ACK_EVERY_S)
         try:
             transcript = await play(TURN, asking)
         except ProbeFailed as error:
@@ -127,12 +132,21 @@ def _check_session(server: LiveServer, seen: Seen, failed: str) -> None:
             raise Problem(
                 "session",
                 f"no session slot is free ({told})",
-                "wait for others to end; a lost session keeps its slot for half a minute",
+                "wait for others to end; a lost session may keep its slot for minutes, until the server notices "
+                "or is started anew",
+                refused=True,
             )
         if first is not None and first[1] == "unsupported":
-            raise Problem("session", f"this server is not duplex ({told})", "deploy it with full duplex")
+            raise Problem(
+                "session",
+                f"this server is not duplex ({told})",
+                "deploy it with full duplex",
+                refused=True,
+            )
         if first is not None:
-            raise Problem("session", f"refused: {told}", "see the code in docs/protocol.md 11.2")
+            raise Problem(
+                "session", f"refused: {told}", "see the code in docs/protocol.md 11.2", refused=True
+            )
         if _went_away(seen):
             raise Problem("session", "the connection ended before session.created", "see the server's log")
         raise Problem(
@@ -155,6 +169,21 @@ def _check_session(server: LiveServer, seen: Seen, failed: str) -> None:
             f"the server changed its dialect in mid-session: {' and '.join(sorted(seen.families))}",
             "a gateway that rewrites events? two servers behind one address?",
         )
+
+
+def _check_acks(seen: Seen) -> None:
+    """Raises Problem: acks were left unanswered, as by a server that stopped reading."""
+    sent, answered = seen.answers.sent[ACK], seen.answers.answered[ACK]
+    if sent - answered <= ACKS_ON_THEIR_WAY or _went_away(seen):
+        return
+    waited_s = DEADLINES.close_s if seen.closed_s is None else 0.0
+    end_s = (seen.closed_s or seen.close_s or seen.opened_s) + waited_s
+    raise Problem(
+        "ack",
+        f"{sent - answered} of {sent} acks were left unanswered: {seen.answers.told(seen.opened_s, end_s)}",
+        "does the server still read its socket? its log at that time; every session would cost its teardown, "
+        "and its slot may stay taken",
+    )
 
 
 def _went_away(seen: Seen) -> bool:
@@ -183,6 +212,7 @@ def _judged(seen: Seen, transcript: Transcript, failed: str) -> Turn:
             f"{len(appends)} units were sent and none was decided",
             "the engine does not step: is it another model, or a stage that hangs?",
         )
+    _check_acks(seen)
     said = f"{result.replies} reply(s), {len(seen.listens)} listen(s)"
     if result.replies > result.replies_done:
         said += f"; {result.replies - result.replies_done} reply(s) not done when the session was closed"
@@ -193,9 +223,8 @@ def _judged(seen: Seen, transcript: Transcript, failed: str) -> Turn:
             "the commit was not acknowledged: no input_audio_buffer.committed came",
             "every sample would wait out its drain: the server's log at the commit; docs/protocol.md 5.5",
         )
-    acked = seen.events["playback.acknowledged"]
-    if result.replies:
-        steps.append(Step("ack", f"{acked} acknowledged", warns=acked == 0))
+    if seen.answers.sent[ACK]:
+        steps.append(Step("ack", "all answered, four a second"))
     if _went_away(seen):
         raise Problem("close", "the connection ended before session.close", "see the server's log")
     if seen.closed_s is None:

@@ -41,6 +41,8 @@ class Asking:
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     """Of a wss URL: whom to trust; None: the system's trust store."""
     deadlines: Deadlines = field(default_factory=Deadlines)
+    ack_every_s: float | None = None
+    """Between two rounds of acks of what was heard, from `session.created` to the close; None: only steps ack."""
 
 
 async def play(spec: ProbeSpec, asking: Asking) -> Transcript:
@@ -72,6 +74,7 @@ class _Prober:
         self.at = "begin"
         self._connection: Connection | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._acks: asyncio.Task[None] | None = None
         self._changed = Signal()
         self._rate_hz = DEFAULT_RATE_HZ
         self._period_ms = 1000
@@ -99,8 +102,7 @@ class _Prober:
             case "await":
                 await self._until(step.event, step.seconds or 0.0)
             case "ack":
-                for reply, audio_ms in self._heard.items():
-                    await self._send(wire.playback_ack(reply, audio_ms))
+                await self._ack()
             case "send":
                 await self._send({"type": step.event or ""})
             case "close":
@@ -110,6 +112,7 @@ class _Prober:
         """End what is still open: the session by its event, so that its slot is free, then the connection."""
         if self._connection is None:
             return
+        self._stop_acks()
         with contextlib.suppress(ConnectionLost, TimeoutError):
             if not self.over and not self._said_goodbye:
                 await self._close()
@@ -143,6 +146,23 @@ class _Prober:
             raise ProbeFailed(f"open: no session.created ({told})")
         if not with_voice:
             await self._until(None, END_WAIT_S)
+        elif asking.ack_every_s is not None:
+            self._acks = asyncio.create_task(self._keep_acking(asking.ack_every_s), name="probe-acks")
+
+    async def _ack(self) -> None:
+        for reply, audio_ms in list(self._heard.items()):
+            await self._send(wire.playback_ack(reply, audio_ms))
+
+    async def _keep_acking(self, every_s: float) -> None:
+        with contextlib.suppress(ConnectionLost, TimeoutError):  # the next step tells
+            while not self.over:
+                await asyncio.sleep(every_s)
+                await self._ack()
+
+    def _stop_acks(self) -> None:
+        if self._acks is not None:
+            self._acks.cancel()
+            self._acks = None
 
     async def _stream(self, piece_ms: int) -> None:
         """The clip in pieces, each at the time at which its last sample would have been spoken."""
@@ -173,6 +193,7 @@ class _Prober:
 
     async def _close(self) -> None:
         self._said_goodbye = True
+        self._stop_acks()
         await self._send(wire.session_close())
         await self._until("session.closed", self.asking.deadlines.close_s)
         if not self.over:

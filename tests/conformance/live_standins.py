@@ -51,14 +51,21 @@ DUPLEX: Mapping[str, Events] = {
 """What a small duplex server answers to each event."""
 
 
-def answering(script: Mapping[str, Events], *, ends_after: str = "session.close") -> Callable[..., Any]:
-    """A realtime endpoint that answers events by a script and ends after one of them."""
+def answering(
+    script: Mapping[str, Events],
+    *,
+    ends_after: str = "session.close",
+    tell: Callable[[dict[str, Any]], None] = lambda event: None,
+) -> Callable[..., Any]:
+    """A realtime endpoint that answers events by a script and ends after one of them; each is told."""
 
     async def handler(request: web.Request) -> web.WebSocketResponse:
         ws = web.WebSocketResponse(max_msg_size=0, compress=False)
         await ws.prepare(request)
         async for message in ws:
-            name = json.loads(message.data)["type"]
+            asked = json.loads(message.data)
+            tell(asked)
+            name = asked["type"]
             for event in script.get(name, []):
                 await ws.send_str(json.dumps(event))
             if name == ends_after and script.get(name) is not None:

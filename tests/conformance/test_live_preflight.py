@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import socket
 from collections.abc import AsyncIterator
@@ -133,7 +134,7 @@ CASES = [
         lambda: scripted(session__update=[ERROR]),
         "session",
         "no session slot is free (resource_exhausted: 8 of 8 sessions)",
-        "half a minute",
+        "for minutes",
     ),
     Case(
         "not duplex, says so",
@@ -230,6 +231,19 @@ CASES = [
 ]
 
 
+CASES.append(
+    Case(
+        "acks are left unanswered",
+        lambda: scripted(
+            input_audio_buffer__append=[LISTEN, *speaking()], playback__ack=None, session__close=None
+        ),
+        "ack",
+        "session.close unanswered",
+        "read its socket",
+    )
+)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_each_way_to_fail_has_its_own_words(case: Case, tmp_path: Path) -> None:
     report = flown(case.stand_in(), voice(tmp_path / "voice.wav"), **case.how)
@@ -241,6 +255,27 @@ def test_each_way_to_fail_has_its_own_words(case: Case, tmp_path: Path) -> None:
     assert case.hint in told[2]
     assert told[3] is case.usage
     assert any(case.found in line for line in report.lines())
+
+
+def test_a_session_that_was_refused_was_not_spent(tmp_path: Path) -> None:
+    report = flown(scripted(session__update=[ERROR]), voice(tmp_path / "voice.wav"))
+
+    assert report.lines()[-1].endswith("a session was asked for and refused, none was spent")
+
+
+def test_preflight_acks_as_an_ordinary_client_does(tmp_path: Path) -> None:
+    acks: list[float] = []
+
+    def heard(event: dict[str, Any]) -> None:
+        if event["type"] == "playback.ack":
+            acks.append(asyncio.get_running_loop().time())
+
+    report = flown(standing(answering(DUPLEX, tell=heard)), voice(tmp_path / "voice.wav"))
+
+    assert report.green, report.problem
+    assert len(acks) >= 12
+    assert sorted(round(b - a, 2) for a, b in itertools.pairwise(acks))[len(acks) // 2] == 0.25
+    assert report.seconds < 10
 
 
 def test_no_two_failures_say_the_same() -> None:
