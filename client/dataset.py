@@ -126,7 +126,7 @@ def load_dataset(
         family: None, `all`, `rtd` or `pr`.
         ids: bare ids or `split/id`; None: all.
         exclude_ids: bare ids or `split/id`.
-        limit: most samples taken; None: all.
+        limit: most samples taken; None: all. Rows behind the last of them were not asked for, and none is refused.
         media_root: folder of relative media paths; None: beside the manifest or in the dataset's folder.
         require_media: refuse files without a column (manifests: a key) for question_audio or for video, and rows in
             which both are null. One that is null is noted. A file of sound alone says so by a column of nulls.
@@ -167,7 +167,8 @@ class _Reader:
         self._splits: set[str] = set()
         self._names: set[str] = set()
         self._samples: list[Sample] = []
-        self._refused: list[Refused] = []
+        self._refused: list[tuple[int, Refused]] = []
+        """Each with how many samples were taken before it."""
         self._notes: list[str] = []
         self._without: dict[str, list[str]] = {"question_audio": [], "video": []}
         """Media field to the rows taken in which it is null."""
@@ -190,7 +191,8 @@ class _Reader:
             if sample_id is not None:
                 self._names |= {sample_id, f"{split}/{sample_id}"}
             if self._wanted.takes(split, None, sample_id):
-                self._refused.append(Refused(split, sample_id, row.where, str(error)))
+                refused = Refused(split, sample_id, row.where, str(error))
+                self._refused.append((len(self._samples), refused))
 
     def _sample(self, row: Row, identity: Identity, sample_id: str) -> Sample:
         label = f"{identity.split}/{sample_id}"
@@ -238,7 +240,7 @@ class _Reader:
         return Dataset(
             self._source,
             tuple(samples),
-            tuple(self._refused),
+            tuple(refused for before, refused in self._refused if limit is None or before < limit),
             self._rows,
             tuple(sorted(self._splits)),
             (*_null_notes(self._without), *self._notes),

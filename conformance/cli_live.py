@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.exits import Exit
+from conformance.live.command import again, masked_command
 
 if TYPE_CHECKING:
     from client.judge.settings import JudgeSettings
@@ -178,21 +177,6 @@ def refuse_elsewhere_options(**given: object) -> None:
             raise ConfigurationError(f"--{name.replace('_', '-')} does not go with --target live")
 
 
-def masked_command(arguments: list[str]) -> str:
-    """A command line as it may be told: values of headers, and of the queries of URLs, do not stand in it."""
-    shown: list[str] = []
-    for argument in arguments:
-        before = shown[-1] if shown else ""
-        if before == "--header" or argument.startswith("--header="):
-            name, _, value = argument.partition(":")
-            argument = argument if value.strip().startswith("env:") else f"{name}: ***"
-        before_query, mark, query = argument.partition("?")
-        if mark and "://" in before_query:
-            argument = before_query + mark + re.sub(r"=[^&]*", "=***", query)
-        shown.append(argument)
-    return shlex.join(["conformance", *shown])
-
-
 def run_live(
     patterns: list[str] | None,
     tags: list[str] | None,
@@ -221,7 +205,9 @@ def run_live(
         )
     server, judge = peers
     plan = LivePlan(
-        LiveTarget(server, inject=limits.inject, judge=judge, record=limits.record),
+        LiveTarget(
+            server, inject=limits.inject, judge=judge, record=limits.record, again=again(sys.argv[1:])
+        ),
         max_sessions=limits.max_sessions,
         budget_minutes=limits.budget_minutes,
         command=masked_command(sys.argv[1:]),
@@ -308,6 +294,7 @@ def drift(
 ) -> None:
     """Compare two servers event by event, up to the names of ids: the first difference that matters."""
     from conformance.live.drifting import compare, drift_json, drift_lines
+    from conformance.live.slots import NoSlot
     from conformance.options import ConfigurationError
 
     try:
@@ -315,6 +302,9 @@ def drift(
         found = compare(Path(one), other, server, keep)
     except ConfigurationError as error:
         raise refused(str(error)) from None
+    except NoSlot as full:
+        print(f"conformance: {full}", file=sys.stderr)
+        raise typer.Exit(int(Exit.UNAVAILABLE)) from None
     print(drift_json(found) if json else "\n".join(drift_lines(found)))
     if found.drift.difference is not None or found.silences:
         raise typer.Exit(int(Exit.FAILED))

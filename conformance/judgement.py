@@ -180,11 +180,13 @@ def reproduce(scenario_id: str, options: RunOptions) -> str:
             parts.append(f"--client-shows {options.client.shows}")
         if options.client_deadline_s is not None:
             parts.append(f"--client-deadline {options.client_deadline_s:g}")
-    elif options.clock != "virtual":
+    elif options.clock != "virtual" and options.live is None:
         parts.append(f"--clock {options.clock}")
     if options.model != RunOptions.model:
         parts.append(f"--model {shlex.quote(options.model)}")
     if options.ref_audio is not None:
         parts.append(f"--ref-audio {shlex.quote(str(options.ref_audio))}")
+    if options.live is not None and options.live.again:
+        parts.append(options.live.again)
     parts += [f"--dataset {shlex.quote(f'{name}={path}')}" for name, path in sorted(options.datasets.items())]
     return " ".join(parts)

@@ -18,7 +18,8 @@ from client.media import Frame, Prepared
 from conformance.live.cassette import Cassette, CassetteTape, Line, read_cassette
 from conformance.live.heard import answers_line
 from conformance.live.mirror import renamed, script_of
-from conformance.live.server import LiveServer
+from conformance.live.server import LiveServer, masked
+from conformance.live.slots import NoSlot
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import ScenarioResult
 from conformance.targets.live import LiveTarget
@@ -147,7 +148,7 @@ def replace_id(prepared: Prepared, scenario: Scenario) -> Prepared:
 async def record_against(cassette: Cassette, server: LiveServer, folder: Path) -> Cassette:
     """Play the client side of a cassette to a server, at its own pace, and keep what comes as another.
 
-    Raises ConfigurationError: the server did not upgrade the connection.
+    Raises ConfigurationError: the server did not upgrade the connection. NoSlot: it has no free slot.
     """
     tape = CassetteTape(folder, "drift", target=server.told(), headers=server.headers)
     proxy = ProxyServer(server.behind(), tape=tape)
@@ -159,9 +160,14 @@ async def record_against(cassette: Cassette, server: LiveServer, folder: Path) -
         ):
             await _speak(cassette, websocket)
     except aiohttp.ClientError as error:
-        raise ConfigurationError(f"{server.url}: {error}") from error
+        if not proxy.no_slot:
+            raise ConfigurationError(f"{server.url}: {error}") from error
     finally:
         await proxy.stop()
+    if proxy.no_slot:
+        raise NoSlot(
+            masked(f"{server.told()['url']}: no free session slot: {proxy.no_slot[0]}", server.headers)
+        )
     return read_cassette(folder / "drift-1.cassette.ndjson")
 
 

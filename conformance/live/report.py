@@ -20,6 +20,11 @@ def observable(results: Sequence[ScenarioResult]) -> int:
     return sum(result.outcome not in UNSEEN for result in results)
 
 
+def in_part(result: ScenarioResult) -> bool:
+    """Something of it could not be seen."""
+    return any(told.what != "invariant" for told in result.unobserved)
+
+
 def fewer_than_half(results: Sequence[ScenarioResult]) -> bool:
     """Then nothing here says that a client is right."""
     return 2 * observable(results) < len(results)
@@ -42,7 +47,8 @@ def first_line(report: RunReport) -> str:
             f"ONLY {seen} OF {total} SCENARIOS WERE OBSERVABLE, fewer than half: "
             "this run does not say that the client conforms"
         )
-    return f"{seen} of {total} scenarios were observable"
+    part = sum(result.outcome not in UNSEEN and in_part(result) for result in results)
+    return f"{seen} of {total} scenarios were observable" + (f", {part} of them in part" if part else "")
 
 
 def played_here(report: RunReport) -> str:

@@ -105,6 +105,8 @@ def execute_live(
 
 def _exit(report: RunReport) -> Exit:
     code = exit_of(report.results)
+    if code is Exit.PASSED and not telling.observable(report.results):
+        code = Exit.USAGE  # nothing that was selected showed anything
     if any(result.away or result.no_slot for result in report.results):
         code = max(code, Exit.UNAVAILABLE)
     return max(code, Exit.INTERRUPTED) if report.interrupted else code
@@ -147,6 +149,8 @@ class _Run:
 
     def play(self) -> None:
         """Until all are played, the budget is spent, the server is away, or Ctrl-C."""
+        if self._waiting:
+            print(self.estimate(), file=sys.stderr, flush=True)
         work = partial(
             _play,
             options=self.options,
@@ -178,6 +182,17 @@ class _Run:
             stream.close()  # tells whoever still runs to close its sessions
             signal.signal(signal.SIGTERM, before)
         self._tell_left_out()
+
+    def estimate(self) -> str:
+        """How long it will take, as far as that is known beforehand."""
+        sessions = self.plan.max_sessions
+        device_s = sum(estimate_s(scenario, sessions) for scenario in self._waiting)
+        budget_s = self.purse.budget_s
+        told = f"{self._total} scenario(s) to play, about {device_s / 60:.1f} device minutes"
+        if budget_s is not None and device_s > budget_s:
+            told += f", of which {budget_s / 60:g} may be spent: the dearest are left out"
+            device_s = budget_s
+        return f"{told}; about {device_s / sessions / 60:.1f} min with {sessions} session(s) at a time"
 
     def _take(self, scenario: Scenario, result: ScenarioResult) -> None:
         self.results.append(result)

@@ -8,6 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from conformance.outcome import ScenarioResult
 
+
+class NoSlot(Exception):
+    """The server had no free session slot; in its words."""
+
+
 SLOT_WAIT_S = 60.0
 """How long a scenario waits for a slot where nothing else is said."""
 FIRST_PAUSE_S = 2.0

@@ -53,6 +53,8 @@ class LiveTarget:
     judge: JudgeSettings | None = None
     record: Path | None = None
     """Folder for cassettes; None: none are kept."""
+    again: str = ""
+    """Options of a command line that plays a scenario here again; masked."""
     played: tuple[PlayedFrame, ...] | None = None
     """The server side of a cassette, in the place of the server."""
 

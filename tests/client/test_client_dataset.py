@@ -336,6 +336,14 @@ def test_a_row_that_cannot_be_used_is_listed_with_its_reason(
     assert (names(dataset), dataset.rows) == (["RTD_OCR/1"], 2)
 
 
+def test_a_row_behind_the_limit_was_not_asked_for_and_is_not_refused() -> None:
+    rows = [row("1", split="RTD_OCR"), row("2", split="RTD_OCR")]
+    rows = [{"id": "bad-1", "split": "RTD_OCR"}, rows[0], {"id": "bad-2", "split": "RTD_OCR"}, rows[1]]
+
+    assert [r.id for r in load_dataset(rows, limit=1).refused] == ["bad-1"]
+    assert [r.id for r in load_dataset(rows).refused] == ["bad-1", "bad-2"]
+
+
 def test_filters_work_in_order_split_family_ids_exclude_limit() -> None:
     rows = [
         row(str(n), split=s)

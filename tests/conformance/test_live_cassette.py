@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from conformance.clients import builtin
 from conformance.clock import run_virtual
+from conformance.commands import app
 from conformance.live.bundle import bundle
 from conformance.live.cassette import (
     Cassette,
@@ -26,6 +28,7 @@ from conformance.live.drifting import compare, drift_json, drift_lines
 from conformance.live.mirror import mirrored, script_of
 from conformance.live.replaying import input_of, played_frames, record_against, replay_cassette
 from conformance.live.server import LiveServer
+from conformance.live.slots import NoSlot
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import Outcome
 from mockserver.app import MockServer
@@ -256,6 +259,30 @@ def test_the_client_side_of_a_cassette_is_played_to_a_server(
 
     assert drift(cassette, again).difference is None
     assert again.of("client->server")[-1].type == "session.close"
+
+
+def test_a_full_server_is_told_as_that_by_drift(
+    recorded: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cassette = read_cassette(recorded["july"])
+
+    async def main() -> None:
+        server = MockServer(profile="july", replies=[], seed=5, max_sessions=0)
+        await server.start()
+        try:
+            with pytest.raises(NoSlot, match="no free session slot: resource_exhausted"):
+                await record_against(cassette, LiveServer(server.url, "m"), tmp_path)
+        finally:
+            await server.stop()
+
+    run_virtual(main)
+
+    def full(*args: object) -> None:
+        raise NoSlot("ws://h: no free session slot: all are in use")
+
+    monkeypatch.setattr("conformance.live.drifting.compare", full)
+    result = CliRunner().invoke(app, ["drift", str(recorded["july"]), "ws://127.0.0.1:9/v1/realtime"])
+    assert (result.exit_code, "no free session slot" in result.output) == (4, True)
 
 
 BAD = [

@@ -13,13 +13,15 @@ import pytest
 
 from conformance import runner
 from conformance.abilities import Need
-from conformance.cli_live import masked_command
 from conformance.clients.making import as_played
+from conformance.exits import Exit
+from conformance.judgement import reproduce
 from conformance.live.bill import DeviceUse, Purse, bill, bill_lines, estimate_s, ordered
+from conformance.live.command import again, masked_command
 from conformance.live.dispatch import dispatch
 from conformance.live.premises import Conversation, Session, Shape, held_against
 from conformance.live.report import first_line, lines, pull_request_table
-from conformance.live.session import unplayed
+from conformance.live.session import _exit, unplayed
 from conformance.options import RunOptions
 from conformance.outcome import Finding, Outcome, RunReport, ScenarioResult, Unobserved
 from conformance.targets import live
@@ -274,6 +276,36 @@ def test_a_command_line_is_told_without_the_values_of_headers() -> None:
 
     assert "s3cret" not in told
     assert "env:KEY" in told
+
+
+def test_what_reproduces_a_live_scenario_plays_it_on_the_same_server() -> None:
+    told = again(
+        ["run", "close/*", "--target", "live", "--url", "ws://h/v1?token=s3cret", "--inject", "--json", "x.json",
+         "--header=Y: s3cret", "--header", "Z: env:KEY", "--max-sessions=2", "--out", "out"]
+    )  # fmt: skip
+    options = RunOptions(clock="real", live=LiveTarget(SERVER, again=told))
+
+    line = reproduce("close/late-closed[july]", options)
+
+    assert line == (
+        "conformance run 'close/late-closed[july]' --seed 1 --target live --url 'ws://h/v1?token=***' --inject "
+        "'--header=Y: ***' --header 'Z: env:KEY' --max-sessions=2"
+    )
+
+
+def test_a_scenario_that_was_seen_in_part_is_counted_as_that() -> None:
+    blind = (Unobserved("x", "fault", Need.SEAM, "because"),)
+    report = report_of(Outcome.FAIL, Outcome.PASS)
+    first, second = report.results
+
+    report = replace(report, results=(replace(first, unobserved=blind), second))
+
+    assert first_line(report) == "2 of 2 scenarios were observable, 1 of them in part"
+
+
+def test_a_run_in_which_nothing_was_played_does_not_end_well() -> None:
+    assert _exit(report_of(Outcome.SKIPPED, Outcome.NOT_OBSERVABLE)) is Exit.USAGE
+    assert _exit(report_of(Outcome.SKIPPED, Outcome.PASS)) is Exit.PASSED
 
 
 def test_a_command_line_is_told_without_the_query_of_its_urls() -> None:
