@@ -69,6 +69,7 @@ def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
     if connection.sent.get("session.created"):
         gave_up_s = float("inf")
     ended_s = float("inf") if connection.ended_s is None else connection.ended_s
+    created: set[object] = set()
     for entry in observation.entries_in_time:
         if entry.connection != connection.number or entry.t_s > min(ended_s - MOMENT_S, gave_up_s):
             continue
@@ -81,7 +82,13 @@ def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
             code = error.get("code") if isinstance(error, dict) else entry.data.get("code")
             if code not in HARMLESS:
                 return f"the server sent error {code} at {entry.t_s:.3f} s"
-        elif entry.name == "response.done" and entry.data.get("status") == "failed":
+        elif entry.name == "response.created":
+            created.add(entry.data.get("response_id"))
+        elif (
+            entry.name == "response.done"
+            and entry.data.get("status") == "failed"
+            and entry.data.get("response_id") in created  # of another id it is nobody's end
+        ):
             return f"a response ended as failed at {entry.t_s:.3f} s"
     return ""
 
