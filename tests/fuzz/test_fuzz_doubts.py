@@ -94,7 +94,7 @@ def test_a_beat_of_the_padding_beside_the_end_of_a_reply_is_a_doubt(tmp_path: Pa
     }
     player = CasePlayer(9101, tmp_path)
     in_pieces = {**data, "faults": [SLICER]}
-    apart = {**in_pieces, "server": {**data["server"], "decision_ms": 850}}
+    apart = {**in_pieces, "server": {**data["server"], "decision_ms": 700}}
 
     assert player.play(in_pieces, 1).near_misses > 0
     assert player.play(apart, 1).near_misses == 0
