@@ -164,7 +164,11 @@ def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Itera
         ]
         if not why and failed and attempt.only(*DEAF, *MUTE_END, "status"):
             why, requirements = f"a response ended {failed[0]}", ("R21", "R23")
-        lost = sorted(attempt.faults & ENDS)
+        lost = sorted(
+            r.name
+            for r in observation.faults
+            if r.name in ENDS and r.state == "observed" and r.connection == attempt.connection
+        )
         if (
             not why
             and lost

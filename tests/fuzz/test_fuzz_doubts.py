@@ -276,8 +276,17 @@ def test_orders_are_compared_where_no_faults_own_effect_hangs_on_them(
                 {"late_session_closed": {"delay_s": 26.3}},
             ],
         },
+        {
+            "clip": {"seconds": 6.0, "frames": True, "speech": [1.2, 4.2]},
+            "server": {"reply": [{"starts_at_unit": 5, "units": 2, "text": "Quotes."}]},
+            "faults": [
+                {"invalid_utf8": {"where": "cut_at_end", "on": {"sent": "session.updated"}, "attempt": 1}},
+                {"stop_reading": {"on": {"received": "input_audio_buffer.append"}, "attempt": 1}},
+                {"no_socket": {}},
+            ],
+        },
     ],
-    ids=["a failed reply under another's id", "two delays of one answer"],
+    ids=["a failed reply under another's id", "two delays of one answer", "an end that never came"],
 )
 def test_compositions_of_faults_are_no_offence_of_the_clients(tmp_path: Path, data: dict[str, Any]) -> None:
     client = {"deadlines": {"request_s": 120.0, "drain_slack_s": 10.0}}
