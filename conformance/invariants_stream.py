@@ -227,7 +227,8 @@ def padding_off_beat(observation: Observation) -> Iterator[Finding]:
     """
     if any(report.name == "slow_disk" for report in observation.faults):
         return  # the clock goes on by a whole write at once: what is on its way then arrives with the next
-    stalled = {report.connection for report in observation.faults if report.name in LATE_TO_READ}
+    late_names = LATE_TO_READ | {"slow_write"}  # a unit that was held up on its way out comes late as well
+    stalled = {report.connection for report in observation.faults if report.name in late_names}
     previous: dict[int, float] = {}
     committed: set[int] = set()
     open_since: dict[int, float] = {}

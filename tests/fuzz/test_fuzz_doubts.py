@@ -285,8 +285,21 @@ def test_orders_are_compared_where_no_faults_own_effect_hangs_on_them(
                 {"no_socket": {}},
             ],
         },
+        {
+            "clip": {"seconds": 1.0, "frames": True},
+            "server": {
+                "profile": "input-driven",
+                "reply": [{"starts_at_unit": 0, "units": 12, "text": "A long one."}],
+            },
+            "faults": [{"slow_write": {"write": "input_audio_buffer.append", "nth": 6, "delay_s": 1.0}}],
+        },
     ],
-    ids=["a failed reply under another's id", "two delays of one answer", "an end that never came"],
+    ids=[
+        "a failed reply under another's id",
+        "two delays of one answer",
+        "an end that never came",
+        "a unit that was held up",
+    ],
 )
 def test_compositions_of_faults_are_no_offence_of_the_clients(tmp_path: Path, data: dict[str, Any]) -> None:
     client = {"deadlines": {"request_s": 120.0, "drain_slack_s": 10.0}}
