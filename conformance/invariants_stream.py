@@ -225,10 +225,11 @@ def padding_off_beat(observation: Observation) -> Iterator[Finding]:
     A connection whose socket was stalled is left out: what it delivers, it delivers late. A pause with nothing
     open is the client's right, for it stops padding when nothing is awaited.
     """
-    if any(report.name == "slow_disk" for report in observation.faults):
-        return  # the clock goes on by a whole write at once: what is on its way then arrives with the next
-    late_names = LATE_TO_READ | {"slow_write"}  # a unit that was held up on its way out comes late as well
-    stalled = {report.connection for report in observation.faults if report.name in late_names}
+    if any(report.name in ("slow_disk", "slow_write") for report in observation.faults):
+        # The clock goes on by a whole write to a disk at once: what is on its way arrives with the next. And a unit
+        # that is held up on its way out comes late, on a connection that a seam does not always know.
+        return
+    stalled = {report.connection for report in observation.faults if report.name in LATE_TO_READ}
     previous: dict[int, float] = {}
     committed: set[int] = set()
     open_since: dict[int, float] = {}
