@@ -16,6 +16,8 @@ ANSWERS: Mapping[str, str] = {
 """Of a server's event or frame, the client's one that it answers (protocol.md 1.4, 4, 5.5, 8.2, 10.1)."""
 ASKS = frozenset(ANSWERS.values())
 ACK = "playback.ack"
+CLOSE = "session.close"
+"""Nothing comes after it but its answer: a connection that is over without one has none."""
 ACK_TOO_LATE = "playback_ack_too_late"
 """Code of an error that answers an ack as well (protocol.md 8.2)."""
 PATIENCE_S = 1.0
@@ -60,7 +62,8 @@ class Answered:
         return [
             name
             for name in sorted(self.sent)
-            if self.answered[name] < self.sent[name] and end_s - self.asked_s[name] >= PATIENCE_S
+            if self.answered[name] < self.sent[name]
+            and (name == CLOSE or end_s - self.asked_s[name] >= PATIENCE_S)
         ]
 
     def deaf(self, end_s: float) -> bool:

@@ -70,6 +70,12 @@ def slots(report: RunReport) -> list[str]:
     told = []
     if unconfirmed := live.get("unconfirmed", 0):
         told.append(f"{ends(unconfirmed)} (no session.closed came)")
+    told += [
+        one_line(f"{result.id}: {words}", 300)
+        for result in report.results
+        if not needs_explaining(result)
+        for words in result.answers
+    ][:SHOWN_IDS]
     if untold := live.get("untold", ()):
         told.append(f"{len(untold)} scenario(s) were ended before they told of their sessions")
     if full := sum(bool(result.no_slot) for result in report.results):

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from conformance.options import RunOptions
 
 
+RECEIVED, TAKEN = " server  received ", " proxy   took "
+"""In lines of a trace: what the journal of a server of ours calls received, here the proxy took, nobody else yet."""
 MAX_PERIOD_MS = 60_000
 """Nobody goes by a longer one: a padded unit of it would fill a frame."""
 
@@ -320,6 +322,7 @@ def told(result: ScenarioResult, observation: Observation) -> ScenarioResult:
         injected=(*_ended(observation), *played(observation.judged)),
         unconfirmed=conversation.unconfirmed,
         answers=tuple(conversation.answers),
+        last_events=tuple(line.replace(RECEIVED, TAKEN, 1) for line in result.last_events),
     )
     if observation.away:
         return replace(

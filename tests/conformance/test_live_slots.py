@@ -127,6 +127,8 @@ def test_a_server_that_stopped_reading_is_told_with_what_it_left_unanswered(
     assert "(9 of " in told
     assert "session.close unanswered" in told
     assert any(told in line for line in explain(result, {}))
+    assert any(" proxy   took playback.ack" in line for line in result.last_events)
+    assert not any(" server  received " in line for line in result.last_events)
     assert result.unconfirmed == 1
 
 
@@ -141,7 +143,7 @@ def test_ctrl_c_says_whose_end_was_not_confirmed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(runner.Wiring, "on_journal", on_journal)
     with pytest.raises(live.CutShort) as ended:
         played(monkeypatch, "stream/clean-residual[july]", own_faults=(LateSessionClosed(delay_s=200),))
-    assert ended.value.unconfirmed == 1
+    assert (ended.value.unconfirmed, len(ended.value.answers)) == (1, 1)
 
     def cut(*args: Any) -> Any:
         raise ended.value
@@ -157,6 +159,7 @@ def test_ctrl_c_says_whose_end_was_not_confirmed(monkeypatch: pytest.MonkeyPatch
     assert report.live is not None
     assert report.live["unconfirmed"] == 1
     assert "its sessions were closed" not in "\n".join([*lines(report, {}), pull_request_table(report)])
+    assert any("session.close unanswered" in line for line in lines(report, {})[:4])
     assert lines(report, {})[-1].endswith(
         "1 session(s) did not confirm their end: the server may still hold their slots"
     )
