@@ -8,12 +8,14 @@ from conformance.doubts import NEAR_S
 from conformance.fuzz.attempts import Attempt
 from conformance.observation import Observation
 
+_MAY_END_PADDING = ("response.done", "response.listen")
+
 
 def quiet_beside_window(observation: Observation, of_samples: Iterable[list[Attempt]]) -> Iterator[str]:
     """Attempts whose quiet (evaluation.md 7) would have lasted long enough within a millisecond of the window's end.
 
-    Or whose padding has a beat in the moment at which a reply was done: whether one more unit goes out, and so what it
-    brings and whether that outlasts the window, the order decides.
+    Or whose padding has a beat in the moment at which a reply was done or a unit was decided: whether one more goes
+    out, and so what it brings and whether that outlasts the window, the order decides.
     """
     lengths_s = {f"{p.split}/{p.id}": p.video_duration_s for p in observation.prepared}
     deadlines = observation.deadlines
@@ -28,6 +30,8 @@ def quiet_beside_window(observation: Observation, of_samples: Iterable[list[Atte
             beats = [
                 t_s for t_s, name in attempt.sent if name == "input_audio_buffer.append" and t_s >= drains_s
             ]
-            for done_s in [t_s for t_s, name in attempt.received if name == "response.done"]:
-                if any(abs(beat_s - done_s) < NEAR_S for beat_s in beats):
-                    yield f"{attempt.name}: a beat of padding beside a reply's end at {done_s:.3f} s"
+            for at_s in [
+                t_s for t_s, name in attempt.received if name in ("response.done", "response.listen")
+            ]:
+                if any(abs(beat_s - at_s) < NEAR_S for beat_s in beats):
+                    yield f"{attempt.name}: a beat of padding beside what may end it at {at_s:.3f} s"

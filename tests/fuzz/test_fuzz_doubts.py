@@ -326,3 +326,16 @@ def test_a_beat_of_padding_in_the_instant_of_a_replys_end_is_no_dependence_on_ti
 
     assert player.play(data, 9769).near_misses > 0
     assert player._against(player.play(data, 9769), "ties", data, 9769)[0] == []
+
+
+def test_a_listen_in_the_instant_of_the_first_beat_is_no_dependence_on_pieces(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 1.0, "frames": True, "speech": []},
+        "server": {"reply": [{"starts_at_unit": 0, "units": 5, "text": "Late."}]},
+        "client": {"deadlines": {"request_s": 6.1, "drain_slack_s": 20.0}},
+        "faults": [{"slow_write": {"write": "input_audio_buffer.commit", "delay_s": 0.3}}],
+    }
+    player = CasePlayer(2026, tmp_path)
+
+    assert player._against(player.play(data, 21907), "chunks", data, 21907)[0] == []
