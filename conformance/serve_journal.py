@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import orjson
 
+from conformance.options import ConfigurationError
 from mockserver.journal import Entry
 from mockserver.journal_ring import MAX_LINE_BYTES, JournalRing, line_of
 
@@ -76,3 +79,20 @@ def _head(entry: Entry) -> dict[str, Any]:
         "kind": entry.kind,
         "name": entry.name,
     }
+
+
+@contextmanager
+def journal_to(path: Path | None) -> Iterator[ServeJournal]:
+    """A journal that is appended to a file while this lasts; None: it goes nowhere.
+
+    Raises ConfigurationError: the file cannot be written.
+    """
+    if path is None:
+        yield ServeJournal(None)
+        return
+    try:
+        file = path.open("ab", buffering=0)
+    except OSError as error:
+        raise ConfigurationError(f"--journal {path}: cannot be written: {error.strerror or error}") from None
+    with file:
+        yield ServeJournal(file)

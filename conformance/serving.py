@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import io
 import signal
 import sys
 
 from conformance.exits import Exit
-from conformance.options import ConfigurationError
 from conformance.pool import freeze_once
-from conformance.serve_journal import ServeJournal
+from conformance.serve_journal import ServeJournal, journal_to
 from conformance.serve_options import Served, ServeOptions, served
 from conformance.targets.judge import make_judge
 from mockserver.app import MockServer
@@ -35,17 +32,8 @@ def serve_until_stopped(options: ServeOptions) -> Exit:
     Raises ConfigurationError, ScenarioError: as `served`; or the journal cannot be written.
     """
     chosen = served(options)
-    with contextlib.ExitStack() as files:
-        file: io.FileIO | None = None
-        if options.journal is not None:
-            try:
-                file = files.enter_context(options.journal.open("ab", buffering=0))
-            except OSError as error:
-                reason = error.strerror or error
-                raise ConfigurationError(
-                    f"--journal {options.journal}: cannot be written: {reason}"
-                ) from None
-        return asyncio.run(_serve(chosen, ServeJournal(file)))
+    with journal_to(options.journal) as journal:
+        return asyncio.run(_serve(chosen, journal))
 
 
 def _judge(chosen: Served, journal: ServeJournal) -> JudgeServer:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import io
 import signal
 import sys
 from collections import Counter
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING
 from conformance.exits import Exit
 from conformance.live.server import LiveServer
 from conformance.options import ConfigurationError
-from conformance.serve_journal import ServeJournal
+from conformance.serve_journal import ServeJournal, journal_to
 from conformance.serve_options import one_scenario
 from conformance.targets.judge import make_judge
 from conformance.targets.live import endings
@@ -55,17 +53,7 @@ def proxy_until_stopped(options: ProxyOptions) -> Exit:
     """
     scenario = one_scenario(options.scenario) if options.scenario is not None else None
     faults: list[FaultBase] = [] if scenario is None else [*server_faults(scenario), *endings(scenario)]
-    with contextlib.ExitStack() as files:
-        file: io.FileIO | None = None
-        if options.journal is not None:
-            try:
-                file = files.enter_context(options.journal.open("ab", buffering=0))
-            except OSError as error:
-                reason = error.strerror or error
-                raise ConfigurationError(
-                    f"--journal {options.journal}: cannot be written: {reason}"
-                ) from None
-        journal = ServeJournal(file)
+    with journal_to(options.journal) as journal:
         try:
             proxy = ProxyServer(
                 options.server.behind(),
