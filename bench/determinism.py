@@ -26,7 +26,7 @@ HASH_SEEDS = ("0", "4711")
 TEN = (
     "ack/request-timeout-in-join",
     "ack/stubborn-final",
-    "close/late-closed[july]",
+    "transport/slow-network[slow-reading]",
     "commit/stall-at-commit",
     "drain/outlives-input[3s]",
     "drain/stall-before-done",

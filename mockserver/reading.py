@@ -176,8 +176,9 @@ class SlowedReading:
         self._timer: asyncio.TimerHandle | None = None
         self._backlog_since_s: float | None = None
         self._read_size: int = transport.max_size  # type: ignore[attr-defined]
+        self._step_bytes = max(1, int(bytes_per_s * READ_STEP_S))
         tap.tap(self._was_read)
-        transport.max_size = max(1, int(bytes_per_s * READ_STEP_S))  # type: ignore[attr-defined]
+        transport.max_size = self._step_bytes  # type: ignore[attr-defined]
 
     def release(self) -> None:
         """Read at full speed again."""
@@ -213,6 +214,8 @@ class SlowedReading:
                     "bytes_per_s": self._bytes_per_s,
                 }
             )
+        # Who takes the bytes may have wished for more at a time (`Incoming.take_read`).
+        self._transport.max_size = self._step_bytes  # type: ignore[attr-defined]
         self._read_on()
 
     def _read_on(self) -> None:

@@ -41,6 +41,8 @@ class SlowReading(Buffered):
     """The peer reads its socket slowly; without a trigger from the upgrade on."""
 
     name: ClassVar[str] = "slow_reading"
+    buffer_bytes: Annotated[int, Field(ge=1024)] | None = 65_536
+    """As for `stop_reading`, and larger: a buffer of one read fills again when the kernel pleases, in its own time."""
     bytes_per_s: Annotated[int, Field(ge=64)]
     """Bytes taken from the socket a second, on average."""
 

@@ -15,7 +15,7 @@ class Slow(Fault):
     Wire: from the trigger on the socket is read in small steps, each followed by the pause that the rate asks
         for. Events are handled as they arrive, late; so are pings. Output goes on. Observed when bytes lay unread
         for over 1 s: a client below the rate is not held up.
-    Parameters: `bytes_per_s` (bytes a second), `buffer_bytes` (bytes, as for `stop_reading`).
+    Parameters: `bytes_per_s` (bytes a second), `buffer_bytes` (bytes, as for `stop_reading`, but larger than a read).
     Survive: writes block and go on; bound each, keep the media clock by what was written, and do not take a slow
         peer for a dead one before the deadline.
     """

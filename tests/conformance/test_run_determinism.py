@@ -21,7 +21,7 @@ from scenarios import load_catalogue
 TEN = (
     "ack/request-timeout-in-join",
     "ack/stubborn-final",
-    "close/late-closed[july]",
+    "transport/slow-network[slow-reading]",
     "commit/stall-at-commit",
     "drain/outlives-input[3s]",
     "drain/stall-before-done",
