@@ -12,6 +12,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Event, State
 
 Take = Callable[[str | bytes], None]
+_DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 
 class WrittenAtOnce:
@@ -51,6 +52,7 @@ class PlainClientConnection(ClientConnection):
         super().__init__(*args, **named)
         self._take: Take | None = None
         self._failure: Exception | None = None
+        self._nobody_listens = False
 
     def send_context(self, *, expected_state: State = State.OPEN) -> Any:
         """As the library's."""
@@ -60,6 +62,9 @@ class PlainClientConnection(ClientConnection):
 
     async def listen(self, take: Take) -> None:
         """Give each message to `take`, in order, until the connection ends.
+
+        Once this has ended, what still comes is dropped: a queue that nobody empties would stop the reading, and the
+        end of the connection, which lies behind it, would never be seen.
 
         Raises: as `recv()`, and what `take` raises.
         """
@@ -71,10 +76,12 @@ class PlainClientConnection(ClientConnection):
                     raise self._failure
                 take(message)
         finally:
-            self._take = None
+            self._take, self._nobody_listens = None, True
 
     def process_event(self, event: Event) -> None:
         """As the library's, but for a message that can be handed on here."""
+        if self._nobody_listens and type(event) is Frame and event.opcode in _DATA:
+            return
         if self._take is None or not self._handed_on(self._take, event):
             super().process_event(event)
 

@@ -95,6 +95,8 @@ def _plain_objects(text: str) -> Iterator[Mapping[str, Any]]:
             return
         try:
             found, at = _PLAIN.raw_decode(text, at)
+        except _NoJson:
+            return  # some readers take what stands here, and so may begin elsewhere
         except (ValueError, RecursionError):
             at = text.find("{", at + 1)
             continue
@@ -102,8 +104,12 @@ def _plain_objects(text: str) -> Iterator[Mapping[str, Any]]:
         at = text.find("{", at)
 
 
+class _NoJson(ValueError):
+    """A constant that JSON does not have, such as NaN."""
+
+
 def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
+    raise _NoJson(constant)
 
 
 _PLAIN = json.JSONDecoder(parse_constant=_refuse)

@@ -158,6 +158,7 @@ def test_braces_in_a_text_deep_inside_are_no_verdict_that_everybody_reads() -> N
     assert read_verdict("temporal", text, "stop").standing == "verdict"
     assert plain_standing("temporal", text) == "none"
     assert plain_standing("temporal", inner) == "verdict"
+    assert plain_standing("temporal", f'{{"a": NaN, "b": {inner}}}') == "none"
     assert plain_standing("temporal", inner + ' {"temporal_score": 2, "is_relevant": 1}') == "invalid"
 
 
