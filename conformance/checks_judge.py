@@ -174,7 +174,9 @@ def judge_ledger(observation: Observation) -> Iterator[Finding]:
         yield from _asked_in_full(asked, answers.get((facts.split, facts.id)) or ())
         if not any(file.endswith(f"{facts.name}.judge.jsonl") for file in full):
             # A disk that took no line is no client that wrote none.
-            yield from _traced(facts, _cut_lines(observation, facts))
+            # A request under way when everything is cancelled may never be read, and is traced all the same.
+            unread = judged.spec.workers if observation.scenario.client.cancel_at_s is not None else 0
+            yield from _traced(facts, _cut_lines(observation, facts), unread)
         yield from _bounded(facts)
         yield from _counted(facts)
         yield from _founded(facts)
@@ -216,8 +218,11 @@ def _cut_lines(observation: Observation, facts: JudgedFacts) -> int:
     return sum(several or str(run.words.evidence.get("file")).endswith(trace) for run in observation.killed)
 
 
-def _traced(facts: JudgedFacts, cut: int) -> Iterator[Finding]:
-    """One line a request, and each line says what kind of request it was; `cut`: so many a kill may have cost."""
+def _traced(facts: JudgedFacts, cut: int, unread: int) -> Iterator[Finding]:
+    """One line a request, and each line says what kind of request it was.
+
+    `cut`: so many lines a kill may have cost; `unread`: so many requests may never have reached the judge.
+    """
     if facts.torn:
         yield Finding("torn-artifact", ("R58",), "every artifact parses", facts.torn, facts.name)
     counts = tally(facts.all_requests)
@@ -235,7 +240,7 @@ def _traced(facts: JudgedFacts, cut: int) -> Iterator[Finding]:
         "reasks": "judge_retry lines",
     }
     for key, count in counts.items():
-        if not count - cut <= lines[key] <= count:
+        if not count - cut <= lines[key] <= count + unread:
             yield Finding(
                 "judge-ledger",
                 ("R58", "R56", "R57"),

@@ -208,13 +208,16 @@ def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Ite
 
 
 def _ended_otherwise(observation: Observation, attempt: Attempt) -> bool:
-    """Whether a reply ended other than completed before the client began to close."""
+    """Whether a reply ended other than completed before the client began to close, or failed by itself after that."""
     closing_s = attempt.phase_s("closing") or attempt.ended_s or 0.0
     return any(
         entry.kind == "sent"
         and entry.name == "response.done"
         and entry.data.get("status") != "completed"
-        and entry.t_s - start_s_of(observation) < closing_s - 0.01
+        and (
+            entry.t_s - start_s_of(observation) < closing_s - 0.01
+            or entry.data.get("status") in ("failed", "incomplete")
+        )
         for entry in attempt.entries
     )
 
