@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from mockserver.audio import OUTPUT_RATE_HZ
 from mockserver.faults.actions import Action, Observed
 from mockserver.faults.mechanism import Fault
 from mockserver.faults.moments import Nth
 from mockserver.responses import late_delta_pair
 from mockserver.wire import End, Send
 from scenarios.faults_response import LateDeltas as Spec
-
-USUAL_RATE_HZ = 24_000
-"""Of a reply without sound of its own (protocol.md 7.4)."""
 
 
 class LateDeltas(Fault):
@@ -32,7 +30,7 @@ class LateDeltas(Fault):
         self._spec = spec
         self._count = Nth(spec.nth)
         self._done_id: str | None = None
-        self._rate_hz = USUAL_RATE_HZ
+        self._rate_hz = OUTPUT_RATE_HZ
 
     def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:
         if isinstance(output, End):
