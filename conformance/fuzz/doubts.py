@@ -11,7 +11,7 @@ from conformance.observation import Observation
 _MAY_END_PADDING = ("response.done", "response.listen")
 
 
-def quiet_beside_window(observation: Observation, of_samples: Iterable[list[Attempt]]) -> Iterator[str]:
+def drain_coincidences(observation: Observation, of_samples: Iterable[list[Attempt]]) -> Iterator[str]:
     """Attempts whose quiet (evaluation.md 7) would have lasted long enough within a millisecond of the window's end.
 
     Or whose padding has a beat in the moment at which a reply was done or a unit was decided: whether one more goes

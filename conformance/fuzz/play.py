@@ -14,7 +14,7 @@ from typing import Any
 
 from client.media import Frame, Prepared
 from conformance.fuzz.attempts import Attempt, attempts_of
-from conformance.fuzz.doubts import quiet_beside_window
+from conformance.fuzz.doubts import drain_coincidences
 from conformance.fuzz.oracle import check_model
 from conformance.fuzz.states import states_of
 from conformance.judgement import judge
@@ -96,7 +96,7 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
         result,
         Summary(tuple(_ends(observation))),
         states_of(observation),
-        observation.near_misses + sum(1 for _ in quiet_beside_window(observation, of_samples)),
+        observation.near_misses + sum(1 for _ in drain_coincidences(observation, of_samples)),
         tuple(observation.recorder.ordered()) if trace else (),
     )
 
