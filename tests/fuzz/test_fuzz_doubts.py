@@ -294,12 +294,55 @@ def test_orders_are_compared_where_no_faults_own_effect_hangs_on_them(
             },
             "faults": [{"slow_write": {"write": "input_audio_buffer.append", "nth": 6, "delay_s": 1.0}}],
         },
+        {
+            "clip": {"seconds": 0.4, "frames": False, "speech": [0.08, 0.28]},
+            "server": {
+                "reply": [
+                    {
+                        "starts_at_unit": 0,
+                        "units": 12,
+                        "text": "One. Two. Three. Four.",
+                        "status": "incomplete",
+                    },
+                    {"starts_at_unit": 12, "units": 2, "text": "Five.", "ends": False},
+                ]
+            },
+            "client": {"deadlines": {"request_s": 40.3, "drain_slack_s": 4.9, "settle_s": 4.3}},
+            "faults": [
+                {"late_session_closed": {"delay_s": 20.1, "attempt": 1}},
+                {"no_close_reply": {}},
+                {"swallow_cancellation": {"write": "session.close", "attempt": 1}},
+            ],
+        },
+        {
+            "samples": [
+                {
+                    "id": "a",
+                    "split": "RTD_Omni",
+                    "clip": {"seconds": 3.4, "frames": True, "frame_bytes": 70000},
+                    "answer1": "A cyclist passes.",
+                }
+            ],
+            "server": {
+                "profile": "input-driven",
+                "reply": [{"starts_at_unit": 3, "units": 2, "text": "{! a}}。a!{{0 a0。0 b{?? 0 0。"}],
+            },
+            "client": {"deadlines": {"request_s": 120.0}, "cancel_at_s": 14.8},
+            "judge": {
+                "timeout_s": 30.0,
+                "replies": [{"content_score": 3}, {"temporal_score": 2, "is_relevant": 1}],
+                "mode": "heuristic",
+            },
+            "faults": [{"slow_disk": {"delay_s": 12.0}}],
+        },
     ],
     ids=[
         "a failed reply under another's id",
         "two delays of one answer",
         "an end that never came",
         "a unit that was held up",
+        "a reply that fails in the close",
+        "a request that nobody read",
     ],
 )
 def test_compositions_of_faults_are_no_offence_of_the_clients(tmp_path: Path, data: dict[str, Any]) -> None:
