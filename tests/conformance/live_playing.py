@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from typing import Any
+
 import pytest
 
 from conformance import runner
@@ -38,6 +41,18 @@ MEASURED = Measured(
     supports_barge_in=None,
 )
 CATALOGUE = {s.id: s for s in load_catalogue()}
+
+
+def interrupt_at_the_first_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C, as the first unit of a clip has been read."""
+    tell = runner.Wiring.on_journal
+
+    def on_journal(self: Any, entry: Any) -> None:
+        tell(self, entry)
+        if entry.kind == "received" and entry.name == "input_audio_buffer.append":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(runner.Wiring, "on_journal", on_journal)
 
 
 def played(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -28,7 +27,7 @@ from conformance.targets.live import LiveTarget
 from mockserver.answered import Answered
 from scenarios.faults import LateSessionClosed, StopReading
 from scenarios.model import Reply
-from tests.conformance.live_playing import CATALOGUE, SERVER, played
+from tests.conformance.live_playing import CATALOGUE, SERVER, interrupt_at_the_first_append, played
 
 DEAF = StopReading.model_validate({"on": {"received": "playback.ack", "nth": 9}, "proof": "unread"})
 LONG = [Reply(starts_at_unit=1, units=6, text="Words that nobody scripted. For longer.")]
@@ -133,14 +132,7 @@ def test_a_server_that_stopped_reading_is_told_with_what_it_left_unanswered(
 
 
 def test_ctrl_c_says_whose_end_was_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = runner.Wiring.on_journal
-
-    def on_journal(self: Any, entry: Any) -> None:
-        tell(self, entry)
-        if entry.kind == "received" and entry.name == "input_audio_buffer.append":
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(runner.Wiring, "on_journal", on_journal)
+    interrupt_at_the_first_append(monkeypatch)
     with pytest.raises(live.CutShort) as ended:
         played(monkeypatch, "stream/clean-residual[july]", own_faults=(LateSessionClosed(delay_s=200),))
     assert (ended.value.unconfirmed, len(ended.value.answers)) == (1, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from conformance import runner
 from conformance.abilities import Need
 from conformance.clients.making import as_played
 from conformance.exits import Exit
@@ -29,7 +27,7 @@ from conformance.targets.live import LiveTarget, abilities, beyond_reach
 from scenarios.faults import LateSessionClosed
 from scenarios.faults_session import LateSessionCreated
 from scenarios.model import Reply, Scenario
-from tests.conformance.live_playing import CATALOGUE, MEASURED, SERVER, played
+from tests.conformance.live_playing import CATALOGUE, MEASURED, SERVER, interrupt_at_the_first_append, played
 
 SPEAKING = [Reply(starts_at_unit=1, units=3, text="Something else is said. And more of it.")]
 
@@ -392,14 +390,7 @@ def test_ctrl_c_in_a_scenario_ends_its_session_on_the_server(monkeypatch: pytest
         return proxy
 
     monkeypatch.setattr(live, "make_server", make)
-    tell = runner.Wiring.on_journal
-
-    def on_journal(self: Any, entry: Any) -> None:
-        tell(self, entry)
-        if entry.kind == "received" and entry.name == "input_audio_buffer.append":
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(runner.Wiring, "on_journal", on_journal)
+    interrupt_at_the_first_append(monkeypatch)
     with pytest.raises(live.CutShort) as ended:
         played(monkeypatch, replace_clip(scenario))
 
