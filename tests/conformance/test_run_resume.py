@@ -16,10 +16,9 @@ from conformance.options import RunOptions
 from conformance.outcome import Outcome, ScenarioResult
 from conformance.runner import run_scenario
 from scenarios import load_catalogue
-from scenarios.errors import ScenarioError
 from scenarios.faults_seam import KillClient
-from scenarios.loader import load_scenario
 from scenarios.model import Expect
+from tests.conformance.refusing import refusal
 
 SCENARIOS = {s.id: s for s in load_catalogue()}
 ANSWER = "resume/killed[half-an-answer]"
@@ -207,14 +206,7 @@ faults: [kill_client: {file: RTD_Omni/1.json}]
 client: {concurrency: 1}
 expect: {sample: {outcome: skipped_finished}}
 """
-    file = tmp_path / "killed.yaml"
-    file.write_text(text)
-    load_scenario(file)
-    file.write_text(text.replace(old, new))
-
-    with pytest.raises(ScenarioError) as refused:
-        load_scenario(file)
-    assert told in str(refused.value)
+    assert told in refusal(tmp_path / "killed.yaml", text, old, new)
 
 
 @pytest.mark.parametrize(
@@ -237,14 +229,7 @@ faults: []
 earlier: {again: ['1']}
 expect: {refused: set}
 """
-    file = tmp_path / "second.yaml"
-    file.write_text(text)
-    load_scenario(file)
-    file.write_text(text.replace(old, new))
-
-    with pytest.raises(ScenarioError) as refused:
-        load_scenario(file)
-    assert told in str(refused.value)
+    assert told in refusal(tmp_path / "second.yaml", text, old, new)
 
 
 def test_the_traces_of_killed_runs_stand_beside_the_trace(tmp_path: Path) -> None:
