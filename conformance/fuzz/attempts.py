@@ -16,6 +16,10 @@ TEARDOWN = ("pad_join", "ack_join", "final_ack", "closing", "forcing")
 """Phases of the client from the end of its drain on."""
 QUIET = frozenset({"playback.acknowledged", "response.listen"})
 """What a server goes on saying while nothing happens."""
+LAST_EVENTS = frozenset({"error", "session.closed", "session.expired"})
+"""Events of a server that end a session, or may."""
+SAME_S = 1e-6
+"""Moments nearer to each other than this are one: what is left is how floats add up."""
 
 
 @dataclass
@@ -86,32 +90,54 @@ def start_s_of(observation: Observation) -> float:
 
 
 def timed_out(observation: Observation, attempt: Attempt) -> bool:
-    """Whether the per-request timeout ended it."""
+    """Whether the per-request timeout may have ended it: it did not end a millisecond or more before that."""
     assert attempt.ended_s is not None
-    return attempt.ended_s - attempt.started_s >= observation.deadlines.request_s - 0.01
+    return attempt.ended_s - attempt.started_s > observation.deadlines.request_s - NEAR_S
 
 
 def timeout_in_doubt(observation: Observation, attempt: Attempt) -> bool:
-    """Whether a fault of its connection was to begin or to end in the instant of its per-request timeout.
+    """Whether it may as well have ended by itself in the instant of its per-request timeout."""
+    return may_end_by_itself(observation, attempt, attempt.started_s + observation.deadlines.request_s)
 
-    What the peer lets through then may end the attempt in that instant, and an answer that is ready at a deadline's own
-    instant wins (design.md 7).
+
+def may_end_by_itself(observation: Observation, attempt: Attempt, moment_s: float) -> bool:
+    """Whether an attempt that is ended from outside at a moment may as well have ended by itself in that instant.
+
+    An answer that is ready at a deadline's own instant wins (design.md 7). So it may where it was over less than a
+    millisecond before, where a step of the teardown began or another wait ran out in that instant, and where the server
+    did then what ends a session: its last events, the end of the connection, a fault that begins or ends.
     """
+    assert attempt.ended_s is not None
+    if attempt.ended_s < moment_s - SAME_S:
+        return attempt.ended_s > moment_s - NEAR_S
+    steps_s = [at_s for at_s, name in attempt.phases if name in ("settled", *TEARDOWN[:-1])]
+    waits_s = [at_s for at_s, _, _ in attempt.missed]
+    moments_s = (*steps_s, *waits_s, *endings_s(observation, attempt))
+    return any(abs(at_s - moment_s) < NEAR_S for at_s in moments_s)
+
+
+def endings_s(observation: Observation, attempt: Attempt) -> Iterator[float]:
+    """When the server did what can end a session, or a fault of its connection began or was to end."""
     begun_s = start_s_of(observation)
-    moments_s: list[float] = []
-    for index, fault in enumerate(observation.scenario.faults):
-        began = [
-            entry.t_s - begun_s
-            for entry in attempt.entries
-            if entry.kind == "fault"
-            and (entry.data.get("index"), entry.data.get("state")) == (index, "triggered")
-        ]
-        moments_s += began
-        lasts_s = getattr(fault, "for_s", None)
-        if lasts_s is not None:
-            moments_s += [at_s + lasts_s for at_s in began]
-    over_s = attempt.started_s + observation.deadlines.request_s
-    return any(abs(at_s - over_s) < NEAR_S for at_s in moments_s)
+    for entry in attempt.entries:
+        at_s = entry.t_s - begun_s
+        if (entry.kind == "sent" and entry.name in LAST_EVENTS) or (
+            entry.kind == "end" and entry.data.get("by") == "server"
+        ):
+            yield at_s
+    for began_s, until_s, _ in fault_times(observation, attempt):
+        yield began_s
+        yield until_s
+
+
+def fault_times(observation: Observation, attempt: Attempt) -> Iterator[tuple[float, float, bool]]:
+    """When faults of its connection began and were to end, and whether the clock began them."""
+    for entry in attempt.entries:
+        if entry.kind == "fault" and entry.data.get("state") == "triggered":
+            fault = observation.scenario.faults[entry.data["index"]]
+            began_s = entry.t_s - start_s_of(observation)
+            lasts_s = getattr(fault, "for_s", None) or getattr(fault, "delay_s", None) or 0.0
+            yield began_s, began_s + lasts_s, getattr(fault, "at_s", None) is not None
 
 
 def attempts_of(observation: Observation) -> Iterator[list[Attempt]]:

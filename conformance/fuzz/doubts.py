@@ -1,17 +1,55 @@
-"""Coincidences that no timer shows: the client waits for the nearer of two moments, and only that one is set."""
+"""Coincidences beside those of `conformance.doubts`: two causes that end a wait, or an attempt, in one instant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from conformance.doubts import NEAR_S
-from conformance.fuzz.attempts import Attempt
+from conformance.fuzz.attempts import Attempt, fault_times, may_end_by_itself, start_s_of, timeout_in_doubt
 from conformance.observation import Observation
 
 _MAY_END_PADDING = ("response.done", "response.listen")
+_UNDER_WAY_S = 0.5e-3
+"""What was sent this shortly before a reset may be lost with it; a scripted one leaves what it follows 1 ms."""
 
 
-def drain_coincidences(observation: Observation, of_samples: Iterable[list[Attempt]]) -> Iterator[str]:
+def more_coincidences(observation: Observation, of_samples: list[list[Attempt]]) -> Iterator[str]:
+    """Those that `conformance.doubts` does not know, in words."""
+    yield from drain_coincidences(observation, of_samples)
+    for attempts in of_samples:
+        for attempt in attempts:
+            yield from _two_ends(observation, attempt)
+            yield from _lost_under_way(observation, attempt)
+
+
+def _two_ends(observation: Observation, attempt: Attempt) -> Iterator[str]:
+    """An attempt that ends by itself, or a wait that is answered, in the instant in which it is cut short."""
+    if attempt.ended_s is None:
+        return
+    if timeout_in_doubt(observation, attempt):
+        yield f"{attempt.name}: it ends by itself in the instant of its per-request timeout"
+    cancel_s = observation.scenario.client.cancel_at_s
+    if cancel_s is not None and may_end_by_itself(observation, attempt, cancel_s):
+        yield f"{attempt.name}: it ends by itself in the instant in which it is cancelled"
+    for late_s, what, _ in attempt.missed:
+        for began_s, until_s, by_clock in fault_times(observation, attempt):
+            # What a client does when its wait has run out may begin a fault: that is no coincidence.
+            if (
+                by_clock and abs(began_s - late_s) < NEAR_S
+            ) or began_s < late_s - NEAR_S < until_s < late_s + NEAR_S:
+                yield f"{attempt.name}: {what} runs out beside a fault at {late_s:.3f} s"
+
+
+def _lost_under_way(observation: Observation, attempt: Attempt) -> Iterator[str]:
+    """A reset takes with it what the server has not written yet, or the client not read."""
+    resets_s = [e.t_s for e in attempt.entries if e.kind == "end" and e.data.get("how") == "reset"]
+    for at_s in resets_s:
+        if any(e.kind == "sent" and 0 <= at_s - e.t_s < _UNDER_WAY_S for e in attempt.entries):
+            since_s = at_s - start_s_of(observation)
+            yield f"{attempt.name}: events are under way when the connection is reset at {since_s:.3f} s"
+
+
+def drain_coincidences(observation: Observation, of_samples: list[list[Attempt]]) -> Iterator[str]:
     """Attempts whose quiet (evaluation.md 7) would have lasted long enough within a millisecond of the window's end.
 
     Or whose padding has a beat in the moment at which a reply was done or a unit was decided: whether one more goes
@@ -30,8 +68,6 @@ def drain_coincidences(observation: Observation, of_samples: Iterable[list[Attem
             beats = [
                 t_s for t_s, name in attempt.sent if name == "input_audio_buffer.append" and t_s >= drains_s
             ]
-            for at_s in [
-                t_s for t_s, name in attempt.received if name in ("response.done", "response.listen")
-            ]:
+            for at_s in [t_s for t_s, name in attempt.received if name in _MAY_END_PADDING]:
                 if any(abs(beat_s - at_s) < NEAR_S for beat_s in beats):
                     yield f"{attempt.name}: a beat of padding beside what may end it at {at_s:.3f} s"

@@ -298,9 +298,25 @@ def failures_surface(observation: Observation, attempts: list[Attempt]) -> Itera
             ):
                 continue
             requirement = {"playback.ack": "R8", "input_audio_buffer.append": "R41"}.get(fault.write)
+            if _held_until_given_up(observation, report.index):
+                continue
             if requirement is not None and attempt.number == len(attempts) and len(attempts) == 1:
                 told = f"published, though a write of {fault.write} raised {fault.raises}"
                 yield finding(attempt, "sample.outcome", (requirement,), "failed with the error", told)
+
+
+def _held_until_given_up(observation: Observation, index: int) -> bool:
+    """Whether the write that fails was held by one that swallows its cancellation, and cancelled there.
+
+    Whoever cancels it waits a bounded time, and then for it no more: its failure comes to nobody (R6, R9).
+    """
+    failing: Any = observation.scenario.faults[index]
+    for report in observation.faults:
+        if report.name == "swallow_cancellation" and report.state == "observed" and report.index > index:
+            holding: Any = observation.scenario.faults[report.index]  # the later one stands in front
+            if holding.write == failing.write and holding.nth <= failing.nth:
+                return True
+    return False
 
 
 SESSION_RULES = (

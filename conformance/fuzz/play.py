@@ -14,7 +14,7 @@ from typing import Any
 
 from client.media import Frame, Prepared
 from conformance.fuzz.attempts import Attempt, attempts_of
-from conformance.fuzz.doubts import drain_coincidences
+from conformance.fuzz.doubts import more_coincidences
 from conformance.fuzz.oracle import check_model
 from conformance.fuzz.states import states_of
 from conformance.judgement import judge
@@ -96,7 +96,7 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
         result,
         Summary(tuple(_ends(observation))),
         states_of(observation),
-        observation.near_misses + sum(1 for _ in drain_coincidences(observation, of_samples)),
+        observation.near_misses + sum(1 for _ in more_coincidences(observation, of_samples)),
         tuple(observation.recorder.ordered()) if trace else (),
     )
 
@@ -144,10 +144,12 @@ def plain(text: str) -> str:
 
 def _ends(observation: Observation) -> Iterator[tuple[str, str]]:
     for facts in observation.samples:
+        # After `session.closed` the end is clean however it comes (evaluation.md 10): two ends may cross.
+        close = "clean" if facts.close == "by_peer" else facts.close
         metadata: dict[str, Any] = dict(facts.metadata or {})
         set_timeouts = [k for k in ("ack_timeout", "close_timeout", "drain_timeout") if metadata.get(k)]
         told = (
-            f"{facts.outcome} after {facts.attempts} attempt(s), close {facts.close}, "
+            f"{facts.outcome} after {facts.attempts} attempt(s), close {close}, "
             f"timeouts {set_timeouts}, error {plain(facts.error)!r}, text {facts.text!r}"
         )
         yield facts.name, told

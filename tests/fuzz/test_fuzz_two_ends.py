@@ -1,0 +1,205 @@
+"""What ends an attempt, or a write, when two causes meet: no finding where the order is open, one where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import client.retry
+import client.teardown
+from conformance.fuzz.case import CasePlayer
+from conformance.fuzz.doubts import more_coincidences
+from conformance.fuzz.play import Played, play
+from conformance.fuzz.strategies import build
+from conformance.options import RunOptions
+from conformance.outcome import Outcome
+
+BASE: dict[str, Any] = {
+    "title": "t",
+    "about": "a",
+    "requires": [],
+    "clip": {"seconds": 1.0, "frames": False},
+    "expect": {"finishes_within_s": 86400.0},
+}
+FIRST_UNITS = {"reply": [{"starts_at_unit": 0, "units": 2, "text": "A cyclist passed."}]}
+
+
+def played(data: dict[str, Any], scratch: Path) -> Played:
+    return play(build({**BASE, **data}, "two-ends"), RunOptions(seed=3001), scratch)
+
+
+@pytest.fixture
+def coincidences(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those beside the ones of timers and answers, in words, of everything played."""
+    told: list[str] = []
+
+    def listen_in(*given: Any) -> Iterator[str]:
+        told.extend(more_coincidences(*given))
+        yield from more_coincidences(*given)
+
+    monkeypatch.setattr("conformance.fuzz.play.more_coincidences", listen_in)
+    return told
+
+
+def never_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client whose gate takes a timeout of the request for a failure (R32)."""
+    right = client.retry.decide_error
+
+    def decide_error(error: Exception, **elapsed: float) -> client.retry.Decision:
+        decision = right(error, **elapsed)
+        return client.retry.Decision(decision.row, "fail", decision.reason)
+
+    monkeypatch.setattr(client.retry, "decide_error", decide_error)
+
+
+ENDS_WITH_ITS_TIMEOUT = {
+    "a FIN that comes late": {
+        "clip": {"seconds": 12.6, "frames": False},
+        "server": {"profile": "july", "reply": [{"starts_at_unit": 12, "units": 1, "text": "End."}]},
+        "client": {"deadlines": {"request_s": 15.0}},
+        "faults": [{"slow_close": {"delay_s": 0.3}}, {"error_event": {"code": None, "shape": "flat"}}],
+    },
+    "a drain that settles": {
+        "clip": {"seconds": 5.4, "frames": False},
+        "server": {
+            "profile": "input-driven",
+            "reply": [{"starts_at_unit": 4, "units": 1, "text": "A cyclist passes."}],
+        },
+        "client": {"deadlines": {"request_s": 6.1, "settle_s": 0.6}},
+        "faults": [{"error_event": {"on": {"sent": "transcript.delta"}}}],
+    },
+    "a close that is answered a millisecond before": {
+        "clip": {"seconds": 3.0, "frames": False},
+        "server": {"profile": "july", "reply": []},
+        "client": {"deadlines": {"request_s": 6.1}},
+        "faults": [{"late_session_closed": {"delay_s": 1.0}}],
+    },
+}
+
+
+@pytest.mark.parametrize("told", ENDS_WITH_ITS_TIMEOUT)
+def test_an_attempt_that_ends_by_itself_with_its_timeout_is_no_lone_stall(
+    tmp_path: Path, coincidences: list[str], told: str
+) -> None:
+    seen = played(ENDS_WITH_ITS_TIMEOUT[told], tmp_path)
+
+    assert "failed after 1 attempt(s)" in seen.summary.samples[0][1]
+    assert seen.findings == ()
+    assert seen.near_misses > 0
+    assert any("of its per-request timeout" in words for words in coincidences)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [{"never_done": {}}],
+        [{"never_done": {}}, {"slow_close": {"delay_s": 0.3}}],
+        [{"never_done": {}}, {"late_session_closed": {"delay_s": 1.0}}],
+        [{"stop_reading": {"on": {"received": "input_audio_buffer.commit"}}}],
+    ],
+    ids=lambda faults: " and ".join(name for fault in faults for name in fault),
+)
+def test_a_stall_until_the_timeout_is_tried_once_more_or_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coincidences: list[str], faults: list[dict[str, Any]]
+) -> None:
+    data = {"server": FIRST_UNITS, "client": {"deadlines": {"request_s": 15.0}}, "faults": faults}
+    assert (played(data, tmp_path).findings, coincidences) == ((), [])
+
+    never_tried_again(monkeypatch)
+
+    found = played(data, tmp_path).findings
+    assert [(f.id, f.requirements) for f in found] == [("sample.attempts", ("R32",))]
+
+
+def held(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    stopped = {"stop_reading": {"on": {"sent": "response.created"}}}
+    return {
+        "clip": {"seconds": 1.0, "frames": False, "speech": []},
+        "server": {"profile": "engine", **FIRST_UNITS},
+        "client": {"deadlines": {"request_s": 120.0}},
+        "faults": [first, second, stopped],
+    }
+
+
+FAILING = {"failing_write": {"write": "playback.ack", "nth": 2, "raises": "AttributeError"}}
+STUBBORN = {"swallow_cancellation": {"write": "playback.ack", "nth": 2}}
+
+
+def test_a_write_that_fails_when_it_was_given_up_fails_nothing(tmp_path: Path) -> None:
+    seen = played(held(FAILING, STUBBORN), tmp_path)
+
+    assert "published after 1 attempt(s)" in seen.summary.samples[0][1]
+    assert seen.findings == ()
+
+
+@pytest.mark.parametrize(
+    "beside", [STUBBORN, {"late_session_closed": {"delay_s": 1.0}}], ids=["held", "alone"]
+)
+def test_a_write_that_fails_at_once_surfaces_or_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: dict[str, Any]
+) -> None:
+    data = held(beside, FAILING)  # the later seam stands in front: it fails before anything holds it
+    assert played(data, tmp_path).findings == ()
+    right = client.teardown.join_acks
+
+    async def join_acks(*given: Any) -> None:
+        await right(*given)
+
+    monkeypatch.setattr(client.teardown, "join_acks", join_acks)
+
+    found = played(data, tmp_path).findings
+    assert [(f.id, f.requirements) for f in found] == [("sample.outcome", ("R8",))]
+
+
+def test_what_was_under_way_when_the_connection_was_reset_may_be_lost(
+    tmp_path: Path, coincidences: list[str]
+) -> None:
+    at_first_append = {"reset_peer": {"on": {"received": "input_audio_buffer.append"}}}
+    data = {**BASE, "faults": [at_first_append, {"error_event": {"code": "resource_exhausted"}}]}
+    player = CasePlayer(3001, tmp_path)
+
+    case = player.case(3, data)  # by its number it is played in pieces
+
+    assert (case.extra_runs, case.found, case.outcome) == (1, (), Outcome.INDETERMINATE)
+    assert any("under way when the connection is reset" in words for words in coincidences)
+    later = {"reset_peer": {"at_s": 1.1}}
+    assert player.play({**data, "clip": {"seconds": 3.5}, "faults": [later]}, 1).near_misses == 0
+
+
+def test_two_ends_that_cross_after_the_last_event_are_one_end(tmp_path: Path) -> None:
+    closing = [{"slow_close": {"delay_s": 26.3}}, {"close_code": {"code": 1005, "reason": "bye"}}]
+    data = {**BASE, "server": {"profile": "engine", **FIRST_UNITS}, "faults": closing}
+    player = CasePlayer(3001, tmp_path)
+
+    case = player.case(3, data)
+
+    assert (case.extra_runs, case.found, case.outcome) == (1, (), Outcome.PASS)
+    forced = player.play({**data, "faults": ["no_session_closed"]}, 1).summary
+    assert "close forced" in str(player.play(data, 1).summary.difference(forced))
+
+
+@pytest.mark.parametrize(("cancel_s", "near"), [(4.0995, True), (4.0, False), (4.5, False)])
+def test_a_cancellation_in_the_instant_of_the_end_is_a_coincidence(
+    tmp_path: Path, coincidences: list[str], cancel_s: float, near: bool
+) -> None:
+    data = {"clip": {"seconds": 2.0}, "server": {"reply": []}, "client": {"cancel_at_s": cancel_s}}
+
+    assert played(data, tmp_path).findings == ()
+    assert any("in which it is cancelled" in words for words in coincidences) is near
+
+
+def test_a_wait_that_runs_out_in_the_instant_of_the_end_is_a_coincidence(
+    tmp_path: Path, coincidences: list[str]
+) -> None:
+    stopped = {"stop_reading": {"on": {"received": "input_audio_buffer.append"}, "for_s": 5.1005}}
+    data = {
+        "clip": {"seconds": 6.0, "frame_bytes": 70000},
+        "client": {"deadlines": {"write_s": 4.1}},
+        "faults": [stopped],
+    }
+
+    assert played(data, tmp_path).findings == ()
+    assert [words for words in coincidences if "input_audio_buffer.append runs out beside" in words]
