@@ -142,9 +142,14 @@ class Attempt:
             instructions=settings.instructions,
             extra_body=settings.extra_body,
         )
-        await conversation.send(update, within_s=self.deadlines.created_s)
-        conversation.session.asked = True
         session = conversation.session
+        try:
+            await conversation.send(update, within_s=self.deadlines.created_s)
+        except DeadlineExceeded:
+            if session.refused:  # what the server said comes before the stall of our write (R25)
+                raise SessionOver("") from None
+            raise
+        session.asked = True
         while not session.created and not session.refused:
             conversation.check_alive()
             if loop.time() >= until_s:
