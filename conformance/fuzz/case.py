@@ -27,6 +27,9 @@ DOUBTS = (11, 12, 13)
 SLICER: Data = {"slicer": {"average_size_bytes": 900, "size_variation_bytes": 700, "delay_s": 1e-7}}
 BYTEWISE = frozenset({"limit_data", "slicer", "bandwidth", "latency"})
 """Faults that count bytes or writes: with other pieces they are other faults."""
+_SLOW_READER = "fault slow_reading"
+"""What it takes in a step hangs on whether that comes before or behind a write of the same instant, and when the writer
+goes on hangs on that: an order, or a microsecond, moves whole units."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,8 @@ class CasePlayer:
             return [], f"with other {against} it ends otherwise, beside an event within 1 ms of a deadline"
         if not fresh and _bitten(played) != _bitten(other):
             return [], f"with other {against} another fault bites"
+        if not fresh and _SLOW_READER in played.states | other.states:
+            return [], f"with other {against} a slow reader takes other steps"
         if fresh and against == "ties":
             return fresh, ""
         if fresh:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import client.retry
 import client.teardown
 from conformance.fuzz.case import CasePlayer
 from conformance.fuzz.doubts import more_coincidences
-from conformance.fuzz.play import Played, play
+from conformance.fuzz.play import Played, Summary, play
 from conformance.fuzz.strategies import build
 from conformance.options import RunOptions
 from conformance.outcome import Outcome
@@ -203,3 +204,37 @@ def test_a_wait_that_runs_out_in_the_instant_of_the_end_is_a_coincidence(
 
     assert played(data, tmp_path).findings == ()
     assert [words for words in coincidences if "input_audio_buffer.append runs out beside" in words]
+
+
+def test_what_a_slow_reader_that_held_up_its_writer_takes_when_decides(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 12.6, "frames": False},
+        "server": {
+            "profile": "input-driven",
+            "reply": [{"starts_at_unit": 15, "units": 3, "text": "A cyclist passed."}],
+        },
+        "faults": [{"slow_reading": {"bytes_per_s": 20000}}],
+    }
+    player = CasePlayer(3001, tmp_path)
+
+    case = player.case(57547, data)  # by its number it is played in pieces
+
+    assert (case.extra_runs, case.found, case.outcome) == (1, (), Outcome.INDETERMINATE)
+    assert case.notes == ("with other chunks a slow reader takes other steps",)
+
+
+def test_a_slow_reader_that_held_up_nobody_leaves_the_comparison_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {**BASE, "server": FIRST_UNITS, "faults": [{"slow_reading": {"bytes_per_s": 1000000}}]}
+    player = CasePlayer(3001, tmp_path)
+    right = player.play(data, 3)
+    assert "fault slow_reading" not in right.states
+    assert player._against(right, "chunks", data, 3) == ([], "")
+    other = replace(right, summary=Summary((("RTD_Omni/1", "failed"),)))
+    monkeypatch.setattr(player, "play", lambda *given, **ties: other)
+
+    found, _ = player._against(right, "chunks", data, 3)
+
+    assert [one.finding.id for one in found] == ["depends-on-chunks"]
