@@ -16,7 +16,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal, cast
 
-import orjson
 from aiohttp import WSMessage, WSMsgType
 
 from mockserver.alarm import Alarm
@@ -37,8 +36,10 @@ from mockserver.faults.mechanism import Step
 from mockserver.incoming import Upgraded
 from mockserver.journal import EntryKind, Journal, Tell
 from mockserver.reading import Ending, Reading
+from mockserver.repeated_acks import MAX_ACK_BYTES
 from mockserver.session_surface import SessionSurface
-from mockserver.telling import MAX_KEPT_BYTES, escaped, told_frame
+from mockserver.straight import Straight
+from mockserver.telling import escaped
 from mockserver.wire import End, Output, Received, Send, Unit, Violation, close_reason, encode
 from mockserver.wire_out import WireOut
 
@@ -72,8 +73,8 @@ class Connection:
         self.session = session
         self._journal = journal
         self._add: Callable[..., None] = journal.add
-        self._tell_frame = partial(told_frame, session.told)
-        self._note_later = journal.later
+        self._released = False
+        """What a fault, or a slow server behind us, had held up is journaled as after its end."""
         self._outbox: deque[Step] = deque()
         self._waiting: tuple[FaultRun | None, float, asyncio.TimerHandle] | None = None
         self._alarm = Alarm(self._on_timer)
@@ -86,6 +87,7 @@ class Connection:
         transport.set_protocol(self._ending)
         self.reading = Reading(transport, self._socket, self._ending)
         self.wire = WireOut(transport, self._socket)
+        self._straight = Straight(session, info, journal, self.wire)
 
     # -- the life of a connection
 
@@ -105,7 +107,7 @@ class Connection:
     def release(self) -> None:
         """End the faults: read again, wait no more. What was held up until now is journaled as after the release."""
         if self.reading.held_back:
-            self._add, self._note_later = self._add_after_release, None
+            self._add, self._released = self._add_after_release, True
         self._outbox.extendleft(reversed(self.faults.release(self._loop.time())))
         self.wire.release()
         self._end_wait()
@@ -127,7 +129,16 @@ class Connection:
             self._unhandled.append(message)
         elif kind is WSMsgType.TEXT:
             now_s = self._loop.time()
-            self._take(self.session.receive(payload, now_s), now_s)
+            # Most events of a session are acks that repeat each other.
+            if (
+                len(payload) > MAX_ACK_BYTES
+                or self.faults.runs
+                or self._released
+                or self.wire.ended
+                or self._ending.clogged
+                or not self._straight.answer_again(payload, now_s)
+            ):
+                self._take(self.session.receive(payload, now_s), now_s)
         elif kind is WSMsgType.PING:
             self._answer(Pong(payload))
         elif kind is WSMsgType.BINARY:
@@ -193,31 +204,31 @@ class Connection:
     # -- out
 
     def _take(self, outputs: list[Output], now_s: float) -> None:
-        """Journal what is for the journal, pass the rest through the faults into the outbox, and work it off."""
+        """Do what the session gave out, straight away where that is all there is, else through faults and outbox."""
+        runs = self.faults.runs
+        free = not (runs or self._outbox or self._waiting is not None or self._released)
+        left = self._straight.take(outputs, now_s) if free and self._can_send() else outputs
+        if left:
+            self._take_in_turn(left, now_s)
+        if self._outbox or self._ending.clogged:
+            self._work_off()
+        else:
+            self.wire.flush()
+        if runs or not self.session.nothing_before(self._alarm.at_s):
+            self._set_timer()
+
+    def _take_in_turn(self, outputs: list[Output], now_s: float) -> None:
+        """Journal what is for the journal, pass the rest through the faults into the outbox."""
         faults = self.faults if self.faults.runs else None
-        info, note_later = self.info, self._note_later
-        straight = (
-            faults is None
-            and not self._outbox
-            and self._waiting is None
-            and not self._close_sent
-            and not self.wire.end_asked
-            and not self._transport.is_closing()
-        )
+        info = self.info
         for output in outputs:
-            if type(output) is Received:
+            if isinstance(output, Received):
                 info.received[output.name] += 1
-                if note_later is not None:
-                    note_later((now_s, info.number, "received", output.name, output.data, output.tell))
-                else:
-                    self._add(now_s, info.number, "received", output.name, output.data, output.tell)
+                self._add(now_s, info.number, "received", output.name, output.data, output.tell)
                 if faults is not None:
                     self._outbox += faults.noted(output, now_s)
                     self._outbox += faults.received(output.name, now_s)
-            elif type(output) is Send and straight:
-                self._send_now(output, now_s)
             elif isinstance(output, (Send, End)):  # no union: one would be built anew for every event
-                straight = False
                 if faults is not None:
                     self._outbox += faults.outgoing(output, now_s)
                 else:
@@ -230,12 +241,6 @@ class Connection:
                     self._add(now_s, info.number, "unit", f"unit {output.index}", output.data)
                 if faults is not None:
                     self._outbox += faults.noted(output, now_s)
-        if self._outbox or self._ending.clogged:
-            self._work_off()
-        else:
-            self.wire.flush()
-        if self.faults.runs or not self.session.nothing_before(self._alarm.at_s):
-            self._set_timer()
 
     def _work_off(self) -> None:
         outbox = self._outbox
@@ -265,20 +270,6 @@ class Connection:
 
     def _can_send(self) -> bool:
         return not self._close_sent and not self.wire.ended
-
-    def _send_now(self, send: Send, now_s: float) -> None:
-        """What no fault touches and nothing waits in front of."""
-        event = self.session.stamp(send)
-        name: str = event["type"]
-        payload = orjson.dumps(event) if send.payload is None else send.payload
-        info = self.info
-        info.session_id = self.session.id
-        info.sent[name] += 1
-        self.wire.write_text(payload)
-        if self._note_later is not None and len(payload) <= MAX_KEPT_BYTES:
-            self._note_later((now_s, info.number, "sent", name, payload, self._tell_frame))
-        else:
-            self._add(now_s, info.number, "sent", name, self.session.told(event))
 
     def send(self, send: Send, how: Encoded | None = None) -> None:
         """An event goes out, in its own form or in a fault's."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mockserver.capabilities import capabilities, read_config, session_object
 from mockserver.input_clock import InputClock
+from mockserver.refusing import refuse
 from mockserver.wire import MAX_EVENT_BYTES, Event, Refusal, Violation, must_echo, told_value
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def open_default(session: ServerSession) -> None:
         _open(session, asked, native_default=native, by_update=False)
         session.opened_by_default = True
     except Refusal as refusal:
-        session.refuse(refusal, {"type": "session.update"})
+        refuse(session, refusal, {"type": "session.update"})
 
 
 def update(session: ServerSession, asked: Event) -> None:

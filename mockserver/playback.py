@@ -33,6 +33,8 @@ class Ledger:
         self._cursors: dict[str, Cursor] = {}
         self.known: dict[str, int] = {}
         """Every response that was ever created, with its audio sent, also after its cursor was dropped."""
+        self.changes = 0
+        """Goes up whenever a position becomes another, or a cursor comes or goes."""
 
     @property
     def pending(self) -> list[str]:
@@ -45,11 +47,13 @@ class Ledger:
 
     def open(self, response_id: str) -> None:
         """A response begins."""
+        self.changes += 1
         self._cursors[response_id] = Cursor()
         self.known[response_id] = 0
 
     def sent(self, response_id: str, audio_ms: int) -> Cursor:
         """Cumulative audio of a response went out."""
+        self.changes += 1
         cursor = self._cursors.setdefault(response_id, Cursor())
         cursor.generated_ms = max(cursor.generated_ms, audio_ms)
         cursor.sent_ms = max(cursor.sent_ms, audio_ms)
@@ -72,12 +76,20 @@ class Ledger:
         if response_id not in self.known:  # nothing is kept of what never was
             return Cursor(played_ms=played_ms, committed_ms=committed_ms).told()
         cursor = self._cursors.get(response_id)
+        kept = cursor is not None
         if cursor is None:
-            cursor = self._cursors[response_id] = Cursor()
+            cursor = Cursor()
         if played_ms > cursor.played_ms:
             cursor.played_ms = played_ms
+            self.changes += kept
         if truncate or committed_ms > cursor.committed_ms:
+            self.changes += kept and committed_ms != cursor.committed_ms
             cursor.committed_ms = committed_ms
-        if forget and cursor.committed_ms >= cursor.sent_ms:
-            del self._cursors[response_id]
+        keeps = not (forget and cursor.committed_ms >= cursor.sent_ms)
+        if keeps != kept:
+            self.changes += 1
+            if keeps:
+                self._cursors[response_id] = cursor
+            else:
+                del self._cursors[response_id]
         return cursor.told()

@@ -87,6 +87,10 @@ class PlayedSession:
             self._skip_to_close()
         return outputs + self._due(now_s)
 
+    def answer_again(self, text: bytes, now_s: float) -> bytes | None:
+        """Never: what is sent is what was recorded."""
+        return None
+
     def receive_binary(self, length_bytes: int, now_s: float) -> list[Output]:
         """A binary frame was read."""
         return self._reader.receive_binary(length_bytes, now_s)

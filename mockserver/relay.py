@@ -130,6 +130,10 @@ class Relay:
             return [Received(UNREADABLE, {"bytes": len(data)}), Violation("1.3", "unreadable", str(error))]
         return self._told_received(event["type"], event, now_s)
 
+    def answer_again(self, text: bytes, now_s: float) -> bytes | None:
+        """Never: the answers are another server's."""
+        return None
+
     def receive_binary(self, length_bytes: int, now_s: float) -> list[Output]:
         """Told; the frame itself is forwarded with the other frames that are no events."""
         return [

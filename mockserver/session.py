@@ -22,6 +22,8 @@ from mockserver.outbound import OUTPUT_HANDLERS
 from mockserver.pace import UnitTimes
 from mockserver.playback import Ledger
 from mockserver.profiles import Profile
+from mockserver.refusing import refuse
+from mockserver.repeated_acks import ACK, RepeatedAcks, state_of
 from mockserver.replies import Decision, ReplyScript, ReplySpec
 from mockserver.responses import OpenResponse
 from mockserver.steploop import Decided, StepLoop, silence
@@ -97,6 +99,7 @@ class ServerSession:
         self.conversation = Conversation()
         self.input = InputState()
         self.strict = StrictReader(self.dialect)
+        self.acks = RepeatedAcks()
         self.script = ReplyScript(replies)
         self.steps = StepLoop(
             times=UnitTimes(profile.pace, decision_s, chance if chance is not None else random.Random(0)),
@@ -160,7 +163,7 @@ class ServerSession:
                 return self._taken()
             self._handle(event, now_s, text if len(text) <= MAX_KEPT_BYTES else None)
         except Refusal as refusal:
-            self.refuse(refusal, event)
+            refuse(self, refusal, event)
         except UnicodeDecodeError as error:
             self._out.append(Violation("1.3", "invalid-utf8", str(error)))
             self.end("invalid_utf8", code=1007)
@@ -168,6 +171,22 @@ class ServerSession:
             self._step(now_s)
         taken, self._out = self._out, []
         return taken
+
+    def answer_again(self, text: bytes, now_s: float) -> bytes | None:
+        """The event, as written, that answers an ack which was read before and would be answered in the same way;
+        None: nothing has happened, `receive` it."""
+        head = self.acks.answer(self, text)
+        if (
+            head is None
+            or self.state != "open"
+            or self.steps.due_s <= now_s
+            or self.ignored
+            or not self.numbered
+        ):
+            return None
+        self._lifetime.frame_s = self._lifetime.lease_s = self.now_s = now_s
+        self._seq += 1
+        return b'%b%032x","server_event_seq":%d}' % (head, self._ids.getrandbits(128), self._seq)
 
     def receive_binary(self, length_bytes: int, now_s: float) -> list[Output]:
         """A binary frame was read: the end as the first frame, deafness later (1.3)."""
@@ -288,29 +307,6 @@ class ServerSession:
         self.slots.lost(self, self.now_s)
         self._out.append(End(None, reason))
 
-    def refuse(self, refusal: Refusal, event: Event) -> None:
-        """A client event is answered with an `error` (11); in the handshake some of them end the connection."""
-        if not event:
-            self._out.append(Received("(unreadable)", {"code": refusal.code}))
-        in_handshake = self.state == "opening"
-        if not refusal.harmless:
-            self._out.append(Violation(refusal.section, refusal.code, refusal.message))
-        event_id = event.get("event_id") if refusal.echoes or self.dialect.echoes_ids else None
-        error = error_event(
-            refusal.code,
-            refusal.message,
-            param=refusal.param,
-            event_id=event_id if isinstance(event_id, str) else None,
-        )
-        if self.dialect.tells_limits:
-            inner = error["error"]
-            if refusal.code == "input_backpressure":
-                inner["type"] = "rate_limit_error"
-            inner["retryable"] = inner["type"] == "rate_limit_error"
-        self.emit(error, sequenced=not in_handshake)
-        if in_handshake and (refusal.fatal or refusal.code in ("invalid_json", "bad_event")):
-            self.end(refusal.code)
-
     # -- inside
 
     def note_received(self, event: Event) -> None:
@@ -336,6 +332,11 @@ class ServerSession:
                 self._out.append(Received(name, small, told_text))
             else:
                 self.note_received(event)
+        if name == ACK and isinstance(small, bytes):
+            before = state_of(self)
+            handler(self, event, now_s)
+            self.acks.learn(self, small, before, self._out)
+            return
         if self.clock is None or name not in CLOCKED:
             handler(self, event, now_s)
             return
@@ -343,7 +344,7 @@ class ServerSession:
         try:
             handler(self, event, now_s)
         except Refusal as refusal:
-            self.refuse(refusal, event)
+            refuse(self, refusal, event)
             self.clock.refused(refusal.code)
         self.emit_all(self.clock.handled(self.input.received_samples))
 

@@ -22,6 +22,10 @@ class SessionSurface(Protocol):
         """A text frame was read."""
         ...
 
+    def answer_again(self, text: bytes, now_s: float) -> bytes | None:
+        """The event that answers an ack said before; None: it is to be received like any other."""
+        ...
+
     def receive_binary(self, length_bytes: int, now_s: float) -> list[Output]:
         """A binary frame was read."""
         ...

@@ -167,6 +167,14 @@ class WireOut:
         else:
             self._frames += (frame_header(length, _TEXT), payload)
 
+    def write_alone(self, payload: bytes) -> None:
+        """A text that is all there is to this step."""
+        if self._frames or self._stages or self._queue or not 125 < len(payload) < 65536:
+            self.write_text(payload)
+            self.flush()
+        else:
+            self._transport.write(_HEADER(_WHOLE_TEXT, 126, len(payload)) + payload)
+
     def raw(self, data: bytes) -> None:
         """Bytes past all framing."""
         self._frames.append(data)
