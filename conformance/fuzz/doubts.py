@@ -20,6 +20,7 @@ def more_coincidences(observation: Observation, of_samples: list[list[Attempt]])
         for attempt in attempts:
             yield from _two_ends(observation, attempt)
             yield from _lost_under_way(observation, attempt)
+            yield from _fed_twice(observation, attempt)
 
 
 def _two_ends(observation: Observation, attempt: Attempt) -> Iterator[str]:
@@ -47,6 +48,19 @@ def _lost_under_way(observation: Observation, attempt: Attempt) -> Iterator[str]
         if any(e.kind == "sent" and 0 <= at_s - e.t_s < _UNDER_WAY_S for e in attempt.entries):
             since_s = at_s - start_s_of(observation)
             yield f"{attempt.name}: events are under way when the connection is reset at {since_s:.3f} s"
+
+
+def _fed_twice(observation: Observation, attempt: Attempt) -> Iterator[str]:
+    """A server feeds an open reply silence unless input waits (protocol.md 6.5): one that comes then may be there."""
+    came_s = [e.t_s for e in attempt.entries if (e.kind, e.name) == ("received", "input_audio_buffer.append")]
+    took_s = observation.scenario.server.decision_ms / 1000
+    for entry in attempt.entries:
+        if entry.kind != "unit" or entry.data.get("cause") != "silence":
+            continue
+        fed_s = entry.t_s - took_s
+        if any(abs(at_s - fed_s) < NEAR_S for at_s in came_s):
+            since_s = fed_s - start_s_of(observation)
+            yield f"{attempt.name}: the server feeds itself in the instant of an append at {since_s:.3f} s"
 
 
 def drain_coincidences(observation: Observation, of_samples: list[list[Attempt]]) -> Iterator[str]:

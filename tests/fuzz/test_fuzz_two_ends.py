@@ -238,3 +238,24 @@ def test_a_slow_reader_that_held_up_nobody_leaves_the_comparison_as_it_is(
     found, _ = player._against(right, "chunks", data, 3)
 
     assert [one.finding.id for one in found] == ["depends-on-chunks"]
+
+
+def test_input_that_comes_in_the_instant_of_the_servers_own_silence_decides(
+    tmp_path: Path, coincidences: list[str]
+) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 3.0, "frames": False},
+        "server": {"reply": [{"starts_at_unit": 1, "units": 2, "text": "One."}], "decision_ms": 0},
+        "faults": [
+            {"swallow_cancellation": {"write": "input_audio_buffer.commit"}},
+            {"status": {"status": "failed", "at_s": 0.7, "attempt": 1}},
+        ],
+    }
+    player = CasePlayer(5001, tmp_path)
+
+    assert player._against(player.play(data, 2827), "ties", data, 2827)[0] == []
+    assert any("feeds itself in the instant" in words for words in coincidences)
+    coincidences.clear()
+    player.play({**data, "server": {**data["server"], "decision_ms": 10}}, 2827)
+    assert coincidences == []
