@@ -26,6 +26,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "client/plain_socket.py: except Exception": "raised in the task that listens, never in the transport's read",
         "client/teardown.py: except Exception": "kept, and raised after the last step of the teardown (R8)",
         "mockserver/incoming.py: except Exception": "a bug of ours is raised where the connection is served",
+        "conformance/clock/transport.py": "what a protocol raises ends its connection, as in asyncio",
         "conformance/clients/python_module.py": "a module of others may raise anything; told with its file",
         "conformance/fuzz/play.py": "a bug of ours becomes a finding of its own, told with its stack",
         "conformance/runner.py": "a bug of ours becomes a harness error of its scenario, told with its stack",

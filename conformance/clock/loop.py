@@ -39,6 +39,9 @@ _SHUFFLED_ULPS = 1024
 """By so much (1e-10 s) timers are moved at random where ties are shuffled: far below anything a test can mean."""
 NEAR_S = 1e-3
 """A wait that ended so shortly before its deadline could as well have missed it."""
+_UNLOOKED_PASSES = 50
+"""After so many passes in which nothing could happen the kernel is asked all the same: other threads and signals wake
+the loop by a descriptor."""
 _SAMPLED_PASSES = 20
 """Passes of the loop in which a livelock's tasks are collected: tasks that wake each other run in turn."""
 
@@ -85,6 +88,8 @@ class VirtualLoop(HookedLoop):
         self._now_s = start_s = float(start_s)
         self._poller = RestingSelector(self._select)
         self._network = Network(self._poller.reading.__contains__, self._poller.writing.__contains__)
+        self._poller.watched = self._network.fds
+        self._unlooked = 0
         self._holds: dict[int, str] = {}
         self._hold_numbers = itertools.count()
         self._hold_cap_s = hold_cap_s
@@ -108,6 +113,7 @@ class VirtualLoop(HookedLoop):
         self.on_timers_empty: Callable[[], None] | None = None
         self.on_livelock: Callable[[Livelock], None] | None = None
         super().__init__(self._poller)
+        self._poller.others.clear()  # the one by which threads and signals wake the loop
         if not (0 < start_s < LATEST_START_S and start_s.is_integer()):
             self.close()  # checked here because asyncio warns of a loop that was made by half
             raise ValueError(f"start_s: wanted a whole number from 1 to {LATEST_START_S:g}, got {start_s!r}")
@@ -190,7 +196,7 @@ class VirtualLoop(HookedLoop):
 
     def _select(self, timeout: float | None) -> Events:
         """What the loop's selector does: look, and if there is nothing to do, come to rest and jump."""
-        events = self._poller.poll(0)
+        events = [] if self._nothing_can_come() else self._poller.poll(0)
         if events or timeout == 0:
             self._empty_told = False
             if _real_s() >= self._livelock_at:
@@ -198,11 +204,24 @@ class VirtualLoop(HookedLoop):
             return events
         return self._rest(timeout)
 
+    def _nothing_can_come(self) -> bool:
+        """Would a look at the sockets find nothing, for sure? Half of all looks would."""
+        if self._jobs or self._holds or not self._is_settled():  # a job's end is told by a descriptor, too
+            self._unlooked = 0
+            return False
+        self._unlooked = (self._unlooked + 1) % _UNLOOKED_PASSES
+        return self._unlooked > 0
+
+    def _is_settled(self) -> bool:
+        return not self._poller.others and self._network.settled()
+
     def _rest(self, timeout: float | None) -> Events:
         """Return events as soon as there are any; jump when there can be none before the next timer."""
         while True:
             if self._is_held():
                 return self._wait_for_holds()
+            if self._is_settled():
+                break
             if self._network.moving():
                 events = self._poller.poll(self._network_cap_s)
                 if events:
@@ -359,12 +378,12 @@ class VirtualLoop(HookedLoop):
 
     def _start_serving(self, protocol_factory: Any, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
-            self._network.listens(sock.getsockname()[1])
+            self._network.listens(sock.getsockname()[1], sock.fileno())
         super()._start_serving(protocol_factory, sock, *args, **kwargs)  # type: ignore[misc]
 
     def _stop_serving(self, sock: socket.socket) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6) and sock.fileno() != -1:
-            self._network.stops_listening(sock.getsockname()[1])
+            self._network.stops_listening(sock.getsockname()[1], sock.fileno())
         super()._stop_serving(sock)  # type: ignore[misc]
 
 

@@ -5,6 +5,10 @@ window of 4096 bytes waits for a probe timer, a segment that did not fit is sent
 then would let a timer overtake data that was already on its way, and no two runs would agree.
 
 Each thing awaited here ends with an event on a registered socket: the loop waits in `poll()`, never sleeps.
+
+Nearly always there is nothing to wait for, and that is known without the kernel: what the transports of one end were
+given to write has been read by those of the other, byte for byte. Only where this count says otherwise (`settled`) are
+sockets looked at and asked.
 """
 
 import asyncio
@@ -24,11 +28,23 @@ _OPEN_FOR_PEER = (1, 4, 5)  # ESTABLISHED, FIN_WAIT1, FIN_WAIT2
 
 @dataclass(eq=False, slots=True)
 class Endpoint:
-    """One end of a TCP connection of this loop, while its transport lives."""
+    """One end of a TCP connection of this loop, while its transport lives.
+
+    Attributes:
+        peer: the other end; None where it is not of this loop, or not yet.
+        unread_bytes: what its transport was given to write and the peer's has not read yet; the end of the stream
+            counts as one more.
+        ended: no byte follows.
+        closed: its socket is closed, or about to be.
+    """
 
     sock: HasSocketCalls
     fd: int
     pair: Pair
+    peer: "Endpoint | None" = None
+    unread_bytes: int = 0
+    ended: bool = False
+    closed: bool = False
 
 
 def pair_of(sock: socket.socket) -> Pair | None:
@@ -56,6 +72,11 @@ class Network:
         self._written: dict[Endpoint, None] = {}
         self._ended: dict[Endpoint, None] = {}
         self._connecting: dict[Pair, asyncio.Future[None]] = {}
+        self._alone: dict[Endpoint, None] = {}
+        self._unread_bytes = 0
+        self._miscounted = False
+        self.fds: set[int] = set()
+        """Descriptors on which nothing can happen but what is counted here."""
 
     def opened(self, sock: socket.socket) -> Endpoint | None:
         """A transport was made for `sock`; None when it is not TCP."""
@@ -65,6 +86,13 @@ class Network:
         end = Endpoint(sock, sock.fileno(), pair)
         self._by_pair[pair] = end
         self._connecting.pop(pair, None)
+        self.fds.add(end.fd)
+        peer = self._by_pair.get((pair[1], pair[0]))
+        if peer is None:
+            self._alone[end] = None
+        else:
+            end.peer, peer.peer = peer, end
+            self._alone.pop(peer, None)
         return end
 
     def closing(self, end: Endpoint) -> None:
@@ -73,23 +101,54 @@ class Network:
             del self._by_pair[end.pair]
         self._written.pop(end, None)
         self._ended.pop(end, None)
+        self._alone.pop(end, None)
+        self.fds.discard(end.fd)
         self.half_closed(end)
+        end.closed = True
+        if end.peer is not None:
+            self._forget_unread(end.peer)  # nobody will read it
+            if end.peer.closed:
+                self._forget_unread(end)
 
     def half_closed(self, end: Endpoint) -> None:
         """No byte will follow from `end`: the peer has an end of stream to see."""
-        peer = self._peer(end)
-        if peer is not None:
-            self._ended[peer] = None
+        if not end.ended:
+            end.ended = True
+            self._count(end, 1)
+        if end.peer is not None and not end.peer.closed:
+            self._ended[end.peer] = None
 
-    def written(self, end: Endpoint) -> None:
+    def written(self, end: Endpoint, size_bytes: int) -> None:
         """The transport of `end` was given bytes. (Those that it keeps back keep `end` from coming to rest.)"""
         self._written[end] = None
+        self._count(end, size_bytes)
 
-    def listens(self, port: int) -> None:
+    def read(self, end: Endpoint, size_bytes: int) -> None:
+        """The transport of `end` has read bytes, or the end of the stream (1)."""
+        peer = end.peer
+        if peer is None:
+            return  # of another process: `end` is alone
+        peer.unread_bytes -= size_bytes
+        self._unread_bytes -= size_bytes
+        if peer.unread_bytes < 0:  # somebody wrote past the transport: the count is worth nothing any more
+            self._miscounted = True
+
+    def _count(self, end: Endpoint, size_bytes: int) -> None:
+        if not end.closed and (end.peer is None or not end.peer.closed):
+            end.unread_bytes += size_bytes
+            self._unread_bytes += size_bytes
+
+    def _forget_unread(self, end: Endpoint) -> None:
+        self._unread_bytes -= end.unread_bytes
+        end.unread_bytes = 0
+
+    def listens(self, port: int, fd: int) -> None:
         self._listening.add(port)
+        self.fds.add(fd)
 
-    def stops_listening(self, port: int) -> None:
+    def stops_listening(self, port: int, fd: int) -> None:
         self._listening.discard(port)
+        self.fds.discard(fd)
 
     def connects(self, sock: socket.socket, address: Address, outcome: asyncio.Future[None]) -> None:
         """`sock` is being connected: a listener of this loop must have accepted it before the clock moves."""
@@ -97,9 +156,15 @@ class Network:
             local = sock.getsockname()
             self._connecting[(address[0], address[1]), (local[0], local[1])] = outcome
 
-    def _peer(self, end: Endpoint) -> Endpoint | None:
-        local, remote = end.pair
-        return self._by_pair.get((remote, local))
+    def settled(self) -> bool:
+        """Was all read that was ever written, every end of a stream seen and every connection accepted?
+
+        Then nothing can happen on `fds` before somebody writes again. False says only that the kernel must be asked.
+        """
+        if self._unread_bytes or self._ended or self._connecting or self._alone or self._miscounted:
+            return False
+        self._written.clear()
+        return True
 
     def moving(self) -> bool:
         """Is anything on its way to a peer in this process that would read it?
@@ -144,8 +209,8 @@ class Network:
 
     def _moves(self, end: Endpoint) -> bool | None:
         """True: on its way to a reader. False: held up by a peer that does not read. None: at rest."""
-        peer = self._peer(end)
-        if peer is None:  # another process, a listener that has yet to accept, or gone
+        peer = end.peer
+        if peer is None or peer.closed:  # another process, a listener that has yet to accept, or gone
             local, remote = end.pair
             return True if (remote, local) in self._connecting else None
         if end.sock.fileno() == -1 or peer.sock.fileno() == -1:  # closed behind its transport's back

@@ -11,13 +11,20 @@ Events = list[tuple[selectors.SelectorKey, int]]
 
 
 class RestingSelector(selectors.PollSelector):
-    """A PollSelector that asks the loop what to do, and remembers which descriptors read and write."""
+    """A PollSelector that asks the loop what to do, and remembers which descriptors read and write.
+
+    Attributes:
+        watched: what the network counts for; given once it is known.
+        others: registered descriptors that it does not count for, so that only the kernel knows of them.
+    """
 
     def __init__(self, select: Callable[[float | None], Events]) -> None:
         super().__init__()
         self._ask = select
         self.reading: set[int] = set()
         self.writing: set[int] = set()
+        self.watched: set[int] = set()
+        self.others: set[int] = set()
 
     def select(self, timeout: float | None = None) -> Events:
         return self._ask(timeout)
@@ -40,9 +47,12 @@ class RestingSelector(selectors.PollSelector):
         key = super().unregister(fileobj)
         self.reading.discard(key.fd)
         self.writing.discard(key.fd)
+        self.others.discard(key.fd)
         return key
 
     def _note(self, key: selectors.SelectorKey) -> None:
+        if key.fd not in self.watched:
+            self.others.add(key.fd)
         for event, fds in ((selectors.EVENT_READ, self.reading), (selectors.EVENT_WRITE, self.writing)):
             if key.events & event:
                 fds.add(key.fd)
