@@ -45,6 +45,7 @@ class NoSocketSeam:
                 raise AttributeError(_ATTRIBUTE) from None
 
         def put(connection: Connection, value: Any) -> None:
+            seam._number(connection)
             connection.__dict__[_ATTRIBUTE] = value
 
         setattr(Connection, _ATTRIBUTE, property(get, put))
@@ -63,13 +64,17 @@ class NoSocketSeam:
         return self.proof.report()
 
     def _hides(self, connection: Connection) -> bool:
-        key = id(connection)
-        if key not in self._numbers:
-            self._kept.append(connection)
-            self._numbers[key] = len(self._numbers) + 1
-        number = self._numbers[key]
+        number = self._number(connection)
         if self._released or not in_scope(self.fault, self.context.attempt(), number):
             return False
         self.proof.triggered(number)
         self.proof.observed(hidden_from="abort")
         return True
+
+    def _number(self, connection: Connection) -> int:
+        """Of a connection, counted from 1 in the order in which they were opened."""
+        key = id(connection)
+        if key not in self._numbers:
+            self._kept.append(connection)
+            self._numbers[key] = len(self._numbers) + 1
+        return self._numbers[key]

@@ -45,6 +45,7 @@ class NoTransportSeam:
                 raise AttributeError("transport") from None
 
         def put(connection: ClientConnection, value: Any) -> None:
+            seam._number(connection)
             connection.__dict__[_SLOT] = value
 
         ClientConnection.transport = property(get, put)  # type: ignore[assignment]
@@ -74,11 +75,7 @@ class NoTransportSeam:
         return self.proof.report()
 
     def _hides(self, connection: ClientConnection) -> bool:
-        key = id(connection)
-        if key not in self._numbers:
-            self._kept.append(connection)
-            self._numbers[key] = len(self._numbers) + 1
-        number = self._numbers[key]
+        key, number = id(connection), self._number(connection)
         if self._released or not in_scope(self.fault, self.context.attempt(), number):
             return False
         self.proof.triggered(number)
@@ -87,3 +84,11 @@ class NoTransportSeam:
         if "abort" in caller.f_code.co_name:
             self.proof.observed(hidden_from=f"{self._asked[key]}.{caller.f_code.co_name}")
         return True
+
+    def _number(self, connection: ClientConnection) -> int:
+        """Of a connection, counted from 1 in the order in which they were opened."""
+        key = id(connection)
+        if key not in self._numbers:
+            self._kept.append(connection)
+            self._numbers[key] = len(self._numbers) + 1
+        return self._numbers[key]

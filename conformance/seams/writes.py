@@ -64,13 +64,13 @@ class OneWrite:
     def _is_the_one(self, connection: ClientConnection, message: Any) -> bool:
         if self.released:
             return False
+        key = id(connection)
+        if key not in self._numbers:  # by their first write of anything, which is their opening
+            self._kept.append(connection)
+            self._numbers[key] = len(self._numbers) + 1
         head = message[:300] if isinstance(message, str) else bytes(message[:300]).decode("utf-8", "replace")
         if self._marker not in head:
             return False
-        key = id(connection)
-        if key not in self._numbers:
-            self._kept.append(connection)
-            self._numbers[key] = len(self._numbers) + 1
         if not in_scope(self._fault, self._context.attempt(), self._numbers[key]):
             return False
         self._counts[key] = self._counts.get(key, 0) + 1

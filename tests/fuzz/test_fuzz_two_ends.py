@@ -259,3 +259,36 @@ def test_input_that_comes_in_the_instant_of_the_servers_own_silence_decides(
     coincidences.clear()
     player.play({**data, "server": {**data["server"], "decision_ms": 10}}, 2827)
     assert coincidences == []
+
+
+@pytest.mark.parametrize(
+    ("seam", "told"),
+    [
+        ({"failing_write": {"write": "playback.ack"}}, "scripted failure of a write"),
+        ({"swallow_cancellation": {"write": "playback.ack"}}, "abandoned"),
+        ({"no_transport": {}}, "no abortable handle"),
+        ({"no_socket": {}}, "no socket"),
+    ],
+    ids=lambda seam: next(iter(seam)) if isinstance(seam, dict) else "",
+)
+def test_a_seam_counts_connections_as_they_are_opened_not_as_they_come_to_it(
+    tmp_path: Path, seam: dict[str, Any], told: str
+) -> None:
+    samples = [{"id": one, "split": "RTD_Omni", "clip": {"seconds": 1.0, "frames": False}} for one in "ab"]
+    ((name, given),) = seam.items()
+    data = {
+        **{key: BASE[key] for key in ("title", "about", "requires", "expect")},
+        "samples": samples,
+        "server": FIRST_UNITS,
+        "client": {"concurrency": 2},
+        "faults": [
+            {"late_session_created": {"delay_s": 1.0, "sample": "a"}},  # `b` comes to everything before `a`
+            {"no_session_closed": {}},
+            {name: {**given, "connection": 1}},
+        ],
+    }
+    records = CasePlayer(3001, tmp_path, trace=True).play(data, 1).records
+
+    lines = [f"{record.session} {record.data}" for record in records if told in str(record.data)]
+    assert lines
+    assert not [line for line in lines if "RTD_Omni/a" not in line]
