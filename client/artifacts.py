@@ -100,11 +100,14 @@ def write_whole(path: Path, content: Any) -> None:
 
 def _indented(content: Any) -> bytes:
     """JSON, laid out. Raises ValueError, TypeError: there is none for the content, a NaN for one."""
-    json.dumps(content, allow_nan=False)  # the other would write null for what is no number
     try:
-        return orjson.dumps(content, option=orjson.OPT_INDENT_2)
+        text = orjson.dumps(content, option=orjson.OPT_INDENT_2)
     except orjson.JSONEncodeError:  # half a surrogate pair, an integer beyond 64 bits, a key that is no text
-        return json.dumps(content, ensure_ascii=False, indent=2).encode("utf-8", "replace")
+        text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False).encode("utf-8", "replace")
+    else:
+        if orjson.loads(text) != content:  # a null for what is no number; a list for a tuple is allowed
+            json.dumps(content, allow_nan=False)
+    return text
 
 
 def _make(folder: Path) -> None:

@@ -173,9 +173,9 @@ class Observation:
         Links are left out, and what is behind them.
         """
         if self._files is None:
-            found = [Path(folder, name) for folder, _, names in os.walk(self.out) for name in names]
-            found = [path for path in found if S_ISREG(path.lstat().st_mode)]
-            self._files = {path: path.read_bytes() for path in sorted(found)}
+            found = [os.path.join(folder, name) for folder, _, names in os.walk(self.out) for name in names]
+            found = [path for path in found if S_ISREG(os.lstat(path).st_mode)]
+            self._files = {path: path.read_bytes() for path in sorted(map(Path, found))}
         return self._files
 
     @property
