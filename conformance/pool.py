@@ -31,14 +31,15 @@ def spread(
         function: a module-level function; job and result must pickle.
         processes: 1 runs everything in this process.
 
-    Workers are forked: what the parent has imported is shared and frozen out of the garbage collector, so
-    that collecting after each scenario is cheap.
+    Workers are forked: all that the parent holds, results of earlier workers too, is shared and frozen out of the
+    garbage collector, so that collecting after each scenario is cheap.
     """
-    freeze_once()
     if processes <= 1 or len(jobs) <= 1:
+        freeze_once()
         for job in jobs:
             yield function(job)
         return
+    freeze()  # the scenarios are played in the workers: here is no garbage of theirs to hide
     pool = ProcessPoolExecutor(
         max_workers=min(processes, len(jobs)),
         mp_context=multiprocessing.get_context("fork"),

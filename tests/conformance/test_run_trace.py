@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 
@@ -93,3 +94,17 @@ def _double(number: int) -> int:
 def test_jobs_keep_their_order_over_processes() -> None:
     assert list(spread(_double, range(7), 2)) == [0, 2, 4, 6, 8, 10, 12]
     assert list(spread(_double, range(3), 1)) == [0, 2, 4]
+
+
+_HELD: list[object] = []
+
+
+def _collected(_: int) -> bool:
+    return any(known is _HELD[0] for known in gc.get_objects())
+
+
+def test_workers_do_not_collect_what_the_parent_has_made_since_the_first_of_them() -> None:
+    assert list(spread(_double, range(2), 2)) == [0, 2]
+    _HELD[:] = [[]]
+    assert _collected(0)
+    assert list(spread(_collected, range(2), 2)) == [False, False]
