@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from scenarios.model import Clip
 RATE_HZ = 16_000
 SPEECH_PEAK = 9_000
 """Largest sample of made speech, of 32767."""
+KEPT_BYTES = 1_000_000
+"""Sound or stills of a clip that are not more are kept: a matrix of defects plays each scenario a hundred times."""
+_KEPT_CLIPS = 64
 MAX_COMMENT_BYTES = 65_533
 """Payload of one COM segment: its 16-bit length counts itself."""
 _COMMENT_HEAD_BYTES = 4
@@ -39,12 +43,9 @@ def make_pcm(clip: Clip, seed: int, sample_id: str = "") -> bytes:
     """
     if clip.seconds is None:
         raise ValueError(f"clip {clip.split}/{clip.id} of dataset {clip.dataset!r} is not made from a seed")
-    samples = np.zeros(round(clip.seconds * RATE_HZ), dtype="<i2")
-    from_s, to_s = (0.0, clip.seconds) if clip.speech is None else (clip.speech or (0.0, 0.0))
-    first, last = round(from_s * RATE_HZ), round(to_s * RATE_HZ)
-    if last > first:
-        samples[first:last] = _speech(last - first, _random("pcm", seed, sample_id))
-    return samples.tobytes()
+    speech = None if clip.speech is None else tuple(clip.speech)
+    make = _pcm if clip.seconds * RATE_HZ * 2 <= KEPT_BYTES else _pcm.__wrapped__
+    return make(clip.seconds, speech, seed, sample_id)
 
 
 def make_frames(clip: Clip, seed: int, sample_id: str = "") -> list[bytes]:
@@ -62,15 +63,31 @@ def make_frames(clip: Clip, seed: int, sample_id: str = "") -> list[bytes]:
         raise ValueError(f"clip {clip.split}/{clip.id} of dataset {clip.dataset!r} is not made from a seed")
     if not clip.frames:
         return []
+    make = _frames if clip.seconds * clip.frame_bytes <= KEPT_BYTES else _frames.__wrapped__
+    return list(make(clip.seconds, clip.frame_bytes, seed, sample_id))
+
+
+@lru_cache(_KEPT_CLIPS)
+def _pcm(seconds: float, speech: tuple[float, ...] | None, seed: int, sample_id: str) -> bytes:
+    samples = np.zeros(round(seconds * RATE_HZ), dtype="<i2")
+    from_s, to_s = (0.0, seconds) if speech is None else (speech or (0.0, 0.0))
+    first, last = round(from_s * RATE_HZ), round(to_s * RATE_HZ)
+    if last > first:
+        samples[first:last] = _speech(last - first, _random("pcm", seed, sample_id))
+    return samples.tobytes()
+
+
+@lru_cache(_KEPT_CLIPS)
+def _frames(seconds: float, frame_bytes: int, seed: int, sample_id: str) -> tuple[bytes, ...]:
     random = _random("frames", seed, sample_id)
-    sizes = _comment_sizes(clip.frame_bytes - len(_JPEG))
+    sizes = _comment_sizes(frame_bytes - len(_JPEG))
     frames = []
-    for _ in range(math.ceil(clip.seconds)):
+    for _ in range(math.ceil(seconds)):
         comments = b"".join(
             b"\xff\xfe" + (size + 2).to_bytes(2, "big") + random.bytes(size) for size in sizes
         )
         frames.append(_JPEG[:2] + comments + _JPEG[2:])
-    return frames
+    return tuple(frames)
 
 
 def _comment_sizes(total_bytes: int) -> list[int]:

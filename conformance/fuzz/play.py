@@ -8,11 +8,10 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from client.media import Frame, Prepared
+from conformance.clients.builtin import prepare
 from conformance.fuzz.attempts import Attempt, attempts_of
 from conformance.fuzz.doubts import more_coincidences
 from conformance.fuzz.oracle import check_model
@@ -23,8 +22,7 @@ from conformance.options import RunOptions
 from conformance.outcome import Finding, Outcome, ScenarioResult
 from conformance.runner import perform
 from conformance.trace import Record, comparable
-from scenarios.clips import make_frames, make_pcm
-from scenarios.model import Clip, SampleSpec, Scenario
+from scenarios.model import Scenario
 from scenarios.names import REQUIREMENTS
 
 EVERY_REQUIREMENT = sorted(REQUIREMENTS, key=lambda name: int(name[1:]))
@@ -83,7 +81,7 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
     folder = scratch / "case"
     folder.mkdir()
     try:
-        observation = perform(asked, options, folder, [_prepared(spec, options.seed) for spec in asked.specs])
+        observation = perform(asked, options, folder, prepare(asked, options))
         result = judge(observation, options, real_s=time.perf_counter() - started)
         of_samples = list(attempts_of(observation))
         result = _with_model(observation, of_samples, result)
@@ -153,27 +151,3 @@ def _ends(observation: Observation) -> Iterator[tuple[str, str]]:
             f"timeouts {set_timeouts}, error {plain(facts.error)!r}, text {facts.text!r}"
         )
         yield facts.name, told
-
-
-def _prepared(spec: SampleSpec, seed: int) -> Prepared:
-    clip = spec.clip
-    speech = None if clip.speech is None else tuple(clip.speech)
-    return Prepared(
-        split=spec.split,
-        id=spec.id,
-        pcm=_pcm(clip.seconds or 0.0, speech, seed, spec.id),
-        frames=_frames(clip.seconds or 0.0, clip.frame_bytes, seed, spec.id) if clip.frames else (),
-        video_duration_s=clip.seconds or 0.0,
-    )
-
-
-@lru_cache(maxsize=128)
-def _pcm(seconds: float, speech: tuple[float, ...] | None, seed: int, sample_id: str) -> bytes:
-    made = Clip(seconds=seconds, speech=None if speech is None else list(speech))
-    return make_pcm(made, seed, sample_id)
-
-
-@lru_cache(maxsize=128)
-def _frames(seconds: float, frame_bytes: int, seed: int, sample_id: str) -> tuple[Frame, ...]:
-    made = make_frames(Clip(seconds=seconds, frame_bytes=frame_bytes), seed, sample_id)
-    return tuple(Frame(t_s=float(second), jpeg=jpeg) for second, jpeg in enumerate(made))
