@@ -7,6 +7,7 @@ from typing import Any
 
 from mockserver.audio import INPUT_FORMATS, RATES_HZ, SAMPLE_BYTES, digest, loudness, model_samples
 from mockserver.capabilities import Config, format_name
+from mockserver.lifting import Media
 from mockserver.wire import Event, Refusal, decode_base64, told_value
 
 MAX_FRAMES = 2
@@ -104,14 +105,17 @@ def read_append(event: Event, config: Config) -> Append:
 
 
 def _read_audio(append: Append, audio: Any) -> None:
-    if not isinstance(audio, str) or not audio:
+    if isinstance(audio, Media):
+        data = audio.data
+    elif not isinstance(audio, str) or not audio:
         append.audio_problem = Refusal("bad_event", "input_audio_buffer.append requires audio", section="5.1")
         return
-    try:
-        data, append.strict_base64 = decode_base64(audio)
-    except ValueError as error:
-        append.audio_problem = Refusal("bad_audio", f"audio cannot be decoded: {error}", section="5.1")
-        return
+    else:
+        try:
+            data, append.strict_base64 = decode_base64(audio)
+        except ValueError as error:
+            append.audio_problem = Refusal("bad_audio", f"audio cannot be decoded: {error}", section="5.1")
+            return
     if not data:
         append.audio_problem = Refusal("bad_event", "input_audio_buffer.append requires audio", section="5.1")
     elif len(data) % SAMPLE_BYTES[append.fmt]:
@@ -148,16 +152,21 @@ def _read_frames(append: Append, frames: Any, max_slice_nums: Any) -> None:
 
 
 def _read_frame(frame: Any) -> tuple[str | None, bytes]:
-    if not isinstance(frame, str) or not frame:
+    lifted = isinstance(frame, Media)
+    if not lifted and (not isinstance(frame, str) or not frame):
         return "a frame must be a non-empty string", b""
-    if len(frame) > MAX_FRAME_CHARS:
-        return f"a frame has {len(frame)} characters; at most {MAX_FRAME_CHARS}", b""
-    try:
-        data, strict = decode_base64(frame)
-    except ValueError as error:
-        return f"a frame is not base64: {error}", b""
-    if not strict:
-        return "a frame is not bare base64", b""
+    size = frame.characters if lifted else len(frame)
+    if size > MAX_FRAME_CHARS:
+        return f"a frame has {size} characters; at most {MAX_FRAME_CHARS}", b""
+    if lifted:
+        data = frame.data
+    else:
+        try:
+            data, strict = decode_base64(frame)
+        except ValueError as error:
+            return f"a frame is not base64: {error}", b""
+        if not strict:
+            return "a frame is not bare base64", b""
     if not data.startswith(_PICTURE_STARTS):
         return "a frame is neither JPEG nor PNG", b""
     return None, data

@@ -87,13 +87,13 @@ def capabilities(dialect: Dialect, *, native: bool, several: bool) -> Event:
 
 def format_name(value: Any) -> str | None:
     """The spelling in a format field, which is a string or `{type, rate}`; None where there is none."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):  # no Mapping: to ask that costs more than the rest of this
         value = value.get("type")
     return value.lower() if isinstance(value, str) else None
 
 
 def _rate_of(value: Any) -> Any:
-    return value.get("rate") if isinstance(value, Mapping) else None
+    return value.get("rate") if isinstance(value, dict) else None
 
 
 @dataclass

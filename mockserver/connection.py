@@ -134,7 +134,8 @@ class Connection:
                 len(payload) > MAX_ACK_BYTES
                 or self.faults.runs
                 or self._released
-                or self.wire.ended
+                or self.wire.end_asked
+                or self._transport.is_closing()
                 or self._ending.clogged
                 or not self._straight.answer_again(payload, now_s)
             ):

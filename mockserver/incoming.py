@@ -62,13 +62,14 @@ class Incoming(WebSocketDataQueue):
                 self.set_exception(WebSocketError(WSCloseCode.MESSAGE_TOO_BIG, "a frame without an end"))
         else:
             self._unfinished_bytes = 0
-        if not hasattr(transport, "max_size"):
+        most_bytes: int | None = getattr(transport, "max_size", None)
+        if most_bytes is None:
             return  # of TLS, which reads into a buffer of its own
         if self._messages > CROWD:
             size = max(LEAST_READ_BYTES, len(data) * CROWD // self._messages)
-            transport.max_size = size
-        elif transport.max_size < READ_BYTES and len(data) == transport.max_size:
-            transport.max_size = min(READ_BYTES, 2 * len(data))
+            transport.max_size = size  # type: ignore[attr-defined]
+        elif len(data) == most_bytes < READ_BYTES:
+            transport.max_size = min(READ_BYTES, 2 * len(data))  # type: ignore[attr-defined]
 
     def feed_data(self, data: Any, size: int) -> None:
         """A message is complete."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mockserver.capabilities import capabilities, read_config, session_object
 from mockserver.input_clock import InputClock
 from mockserver.refusing import refuse
-from mockserver.wire import MAX_EVENT_BYTES, Event, Refusal, Violation, must_echo, told_value
+from mockserver.wire import MAX_EVENT_BYTES, Event, Refusal, Violation, flat_error, must_echo, told_value
 
 if TYPE_CHECKING:
     from mockserver.session import ServerSession
@@ -20,6 +20,23 @@ _FALSE = ("0", "false", "no", "off")
 def autostarts(query: Mapping[str, str]) -> bool:
     """The URL does not rule out a default session (1.1)."""
     return query.get("autostart", "").lower() not in _FALSE and query.get("resume", "").lower() not in _TRUE
+
+
+def accept(session: ServerSession) -> None:
+    """The connection was accepted: the URL may refuse the handler, or have a default session open at once (1.1)."""
+    duplex = session.query.get("duplex", "").lower()
+    if session.dialect.query_must_opt_in and duplex not in ("1", "true", "on"):
+        _refuse_handler(session, "the query has no duplex=1")
+    elif duplex in ("0", "false", "off"):
+        _refuse_handler(session, f"the query has duplex={duplex}")
+    elif autostarts(session.query) and session.query.get("model"):
+        open_default(session)
+
+
+def _refuse_handler(session: ServerSession, why: str) -> None:
+    session.note(Violation("1.1", "duplex-missing", why))
+    session.emit(flat_error("unsupported", "realtime duplex is not enabled for this URL"), sequenced=False)
+    session.end("unsupported")
 
 
 def open_by(session: ServerSession, event: Event) -> bool:
@@ -124,9 +141,10 @@ def _open(session: ServerSession, asked: Event, *, native_default: bool, by_upda
         session.steps.continuation = "none"
     session.id = config.session_id or session.new_session_id()
     session.state = "open"
-    session.emit({"type": "session.created", "session": _told(session)}, sequenced=False)
+    told = _told(session)
+    session.emit({"type": "session.created", "session": told}, sequenced=False)
     if by_update:
-        session.emit({"type": "session.updated", "session": _told(session)})
+        session.emit({"type": "session.updated", "session": dict(told)})
 
 
 def _told(session: ServerSession) -> Event:

@@ -29,18 +29,10 @@ class RepeatedAcks:
     """What one session's acks were answered with."""
 
     def __init__(self) -> None:
-        self._answers: dict[bytes, bytes] = {}
+        self.answers: dict[bytes, bytes] = {}
         """An ack as it was read -> its answer as written, up to the digits of its event id."""
-        self._state: object = None
-        """What these answers depend on."""
-
-    def __len__(self) -> int:
-        return len(self._answers)
-
-    def answer(self, session: ServerSession, text: bytes) -> bytes | None:
-        """The answer up to the digits of its event id; None: it is not known, or may be another by now."""
-        head = self._answers.get(text)
-        return head if head is not None and self._state == state_of(session) else None
+        self.state: object = None
+        """`state_of` the session for which these answers hold."""
 
     def learn(self, session: ServerSession, text: bytes, before: object, outputs: Sequence[Output]) -> None:
         """An ack was handled the ordinary way.
@@ -50,16 +42,16 @@ class RepeatedAcks:
             before: `state_of` the session then; what changed something has another answer the next time.
             outputs: what came of it. Anything beside the answer is for the ordinary way alone, such as a violation.
         """
-        if before != self._state:
-            self._answers.clear()
-            self._state = before
+        if before != self.state:
+            self.answers.clear()
+            self.state = before
         if len(outputs) != 2 or len(text) > MAX_ACK_BYTES or state_of(session) != before:
             return
         noted, answer = outputs
         if type(noted) is Received and type(answer) is Send and answer.event["type"] == ACKNOWLEDGED:
-            if len(self._answers) >= MAX_REMEMBERED:
-                self._answers.clear()
-            self._answers[text] = orjson.dumps(answer.event)[:-1] + b',"event_id":"event_'
+            if len(self.answers) >= MAX_REMEMBERED:
+                self.answers.clear()
+            self.answers[text] = orjson.dumps(answer.event)[:-1] + b',"event_id":"event_'
 
 
 def state_of(session: ServerSession) -> object:

@@ -5,6 +5,7 @@ Sections in comments are of protocol.md.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -18,6 +19,7 @@ from mockserver.inbound import INPUT_HANDLERS, Handler, InputState, append, chun
 from mockserver.input_buffer import Submission
 from mockserver.input_clock import CLOCKED, InputClock
 from mockserver.lifetime import LEASE_EVENTS, Lifetime
+from mockserver.lifting import lift
 from mockserver.outbound import OUTPUT_HANDLERS
 from mockserver.pace import UnitTimes
 from mockserver.playback import Ledger
@@ -41,7 +43,6 @@ from mockserver.wire import (
     Withheld,
     decode,
     error_event,
-    flat_error,
     told_value,
 )
 
@@ -137,15 +138,7 @@ class ServerSession:
         """The connection was accepted: a default session may open before anything is read (1.1)."""
         self.now_s = now_s
         self._lifetime.accepted(now_s)
-        duplex = self.query.get("duplex", "").lower()
-        if self.dialect.query_must_opt_in and duplex not in ("1", "true", "on"):
-            self._out.append(Violation("1.1", "duplex-missing", "the query has no duplex=1"))
-            self._refuse_handler()
-        elif duplex in ("0", "false", "off"):
-            self._out.append(Violation("1.1", "duplex-missing", f"the query has duplex={duplex}"))
-            self._refuse_handler()
-        elif opening.autostarts(self.query) and self.query.get("model"):
-            opening.open_default(self)
+        opening.accept(self)
         return self._taken()
 
     def receive(self, text: str | bytes, now_s: float) -> list[Output]:
@@ -158,10 +151,14 @@ class ServerSession:
             self._step(now_s, before_input=True)
         event: Event = {}
         try:
-            event = decode(text)
+            small = text if len(text) <= MAX_KEPT_BYTES else None
+            if small is None and self.state == "open" and isinstance(text, bytes):
+                event = lift(text) or decode(text)
+            else:
+                event = decode(text)
             if self.state == "opening" and not opening.open_by(self, event):
                 return self._taken()
-            self._handle(event, now_s, text if len(text) <= MAX_KEPT_BYTES else None)
+            self._handle(event, now_s, small)
         except Refusal as refusal:
             refuse(self, refusal, event)
         except UnicodeDecodeError as error:
@@ -175,9 +172,10 @@ class ServerSession:
     def answer_again(self, text: bytes, now_s: float) -> bytes | None:
         """The event, as written, that answers an ack which was read before and would be answered in the same way;
         None: nothing has happened, `receive` it."""
-        head = self.acks.answer(self, text)
+        head = self.acks.answers.get(text)
         if (
             head is None
+            or self.acks.state != state_of(self)
             or self.state != "open"
             or self.steps.due_s <= now_s
             or self.ignored
@@ -220,6 +218,9 @@ class ServerSession:
             return None
         if self.state == "opening":
             return self._lifetime.opening_ends_s
+        due_s = self.steps.due_s
+        if -math.inf < due_s <= self._ends_s and not self.retimed and self.state == "open":
+            return due_s  # the end only moves away
         self.retimed = False
         step_s = self.steps.next_s()
         if self.state == "deaf" or self.config is None:
@@ -360,10 +361,6 @@ class ServerSession:
                 self._out.append(Violation("10.1", "after-close", detail))
         else:
             self._out.append(Received(_known(event["type"]), {"ignored": True}))
-
-    def _refuse_handler(self) -> None:
-        self.emit(flat_error("unsupported", "realtime duplex is not enabled for this URL"), sequenced=False)
-        self.end("unsupported")
 
     def _stop(self) -> None:
         self.state = "closed"

@@ -196,7 +196,7 @@ def test_memory_is_bounded() -> None:
     for place in range(5 * MAX_REMEMBERED):
         both.ack(0, played_ms=place, committed_ms=0)
         both.ack(0, played_ms=0, committed_ms=0, note="x" * (MAX_ACK_BYTES + place))
-    assert 0 < len(both.twins[1].acks) <= MAX_REMEMBERED
+    assert 0 < len(both.twins[1].acks.answers) <= MAX_REMEMBERED
     both.same()
 
 
