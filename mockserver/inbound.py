@@ -130,7 +130,7 @@ def append(session: ServerSession, event: Event, now_s: float) -> None:
         raise Refusal("input_backpressure", "more than 16 MiB of pending input", section="12.1")
     state.received_samples += samples
     unit = state.buffer.append(samples, read.frames, force_listen=event.get("force_listen") is True)
-    if unit is not None and config.decides:
+    if unit is not None:
         session.submit(unit, now_s)
 
 

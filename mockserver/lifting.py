@@ -43,8 +43,10 @@ def lift(text: bytes) -> Event | None:
     of the frames, as most clients write it.
     """
     key = text.find(_AUDIO, 0, _NEAR_BYTES)
+    if key < 0 or len(text) > MAX_EVENT_BYTES:
+        return None
     start, end = _string(text, key + len(_AUDIO))
-    if key < 0 or end < 0 or len(text) > MAX_EVENT_BYTES:
+    if end < 0:
         return None
     view = memoryview(text)
     pieces, frames = [view[:start]], _frames(text, end)

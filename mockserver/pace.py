@@ -31,17 +31,20 @@ class UnitTimes:
 
     Args:
         decision_s: time a unit takes where the pace has no real-time factor.
-        chance: of the jitter; nothing is drawn without one, so that a pace without jitter changes no other draw.
+        chance: of the jitter; nothing is drawn without one, so that a pace without jitter changes no other draw. None:
+            a fixed one.
     """
 
-    def __init__(self, pace: Pace, decision_s: float, chance: random.Random) -> None:
+    def __init__(self, pace: Pace, decision_s: float, chance: random.Random | None) -> None:
         self._unit_s = decision_s if pace.rtf is None else pace.rtf * UNIT_S
         self._jitter_s = pace.jitter_ms / 1000
+        if chance is None and self._jitter_s:
+            chance = random.Random(0)  # made only for who needs it: that costs as much as a unit
         self._chance = chance
         self.first_token_s = pace.first_token_ms / 1000
 
     def next_s(self) -> float:
         """Model time of the next unit."""
-        if not self._jitter_s:
+        if self._chance is None or not self._jitter_s:
             return self._unit_s
         return max(0.0, self._unit_s + self._chance.uniform(-self._jitter_s, self._jitter_s))

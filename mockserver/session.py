@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from mockserver import directing, endings, opening, turns
@@ -26,7 +27,7 @@ from mockserver.playback import Ledger
 from mockserver.profiles import Profile
 from mockserver.refusing import refuse
 from mockserver.repeated_acks import ACK, RepeatedAcks, state_of
-from mockserver.replies import Decision, ReplyScript, ReplySpec
+from mockserver.replies import ReplyScript, ReplySpec
 from mockserver.responses import OpenResponse
 from mockserver.steploop import Decided, StepLoop, silence
 from mockserver.strict import StrictReader
@@ -103,9 +104,9 @@ class ServerSession:
         self.acks = RepeatedAcks()
         self.script = ReplyScript(replies)
         self.steps = StepLoop(
-            times=UnitTimes(profile.pace, decision_s, chance if chance is not None else random.Random(0)),
+            times=UnitTimes(profile.pace, decision_s, chance),
             continuation=profile.continuation,
-            decide=self._decide,
+            decide=partial(turns.decide, self),
             forward=self._forward,
             input_waits=lambda: self.input.buffer.samples > 0,
             new_silence=lambda: silence(self.epoch),
@@ -376,9 +377,6 @@ class ServerSession:
         self.steps.advance(now_s, before_input=before_input)
         if self.steps.decided != decided:
             self._lifetime.lease_s = now_s
-
-    def _decide(self, index: int, submission: Submission) -> Decision:
-        return turns.decide(self, index, submission)
 
     def _forward(self, unit: Decided) -> bool:
         goes_on = turns.forward(self, unit)

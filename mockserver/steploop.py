@@ -32,31 +32,26 @@ CADENCE_SLACK_S = 0.02
 cadence itself stays one unit a period."""
 
 
-@dataclass(slots=True)
-class Decided:
-    """A unit with its decision, on its way out."""
+_OPEN = Decision("listen")
+"""Of a unit that is not decided yet."""
 
-    index: int
+
+@dataclass(slots=True, eq=False)
+class Decided:
+    """A unit that the model is at, or that waits for those before it; then with its decision, on its way out."""
+
     submission: Submission
-    decision: Decision
-    took_s: float = 0.0
+    due_s: float
+    """Loop time at which it is decided or, once it is, at which the first token of its reply is out."""
+    took_s: float
     """Model time of the unit."""
-    since_s: float = 0.0
+    since_s: float
     """Loop time at which the unit was submitted."""
+    index: int = -1
+    """Decided units before it; -1: it is not decided yet."""
+    decision: Decision = _OPEN
     first_token_s: float = 0.0
     """What the first token of a reply took beyond it."""
-
-
-@dataclass(slots=True)
-class _Computing:
-    """A unit that the model is at, or that waits for those before it."""
-
-    due_s: float
-    submission: Submission
-    took_s: float
-    since_s: float
-    decided: Decided | None = None
-    """The model has decided, and the first token of the reply is not out yet."""
 
 
 @dataclass(slots=True)
@@ -99,7 +94,7 @@ class StepLoop:
         self._input_waits = input_waits
         self._new_silence = new_silence
         self._withheld = withheld
-        self._computing: deque[_Computing] = deque()
+        self._computing: deque[Decided] = deque()
         self._out: deque[Decided] = deque()
         self._free_at_s = 0.0
         self._wait: _Wait | None = None
@@ -118,7 +113,7 @@ class StepLoop:
         self._submitted_s = now_s
         took_s = self._times.next_s()
         self._free_at_s = max(self._free_at_s, now_s) + took_s
-        self._computing.append(_Computing(self._free_at_s, submission, took_s, now_s))
+        self._computing.append(Decided(submission, self._free_at_s, took_s, now_s))
         self._schedule()
 
     def next_s(self) -> float | None:
@@ -153,7 +148,7 @@ class StepLoop:
     @property
     def queued_commits(self) -> int:
         """Commits whose unit the model has not decided."""
-        return sum(unit.submission.cause == "commit" and unit.decided is None for unit in self._computing)
+        return sum(unit.submission.cause == "commit" and unit.index < 0 for unit in self._computing)
 
     def stop(self) -> None:
         """The session is over: undecided and unsent units are dropped without an event (protocol.md 3.3)."""
@@ -176,24 +171,21 @@ class StepLoop:
             if wait is not None and wait.until_s < self.due_s:
                 self.due_s = wait.until_s
 
-    def _computed(self, unit: _Computing) -> None:
+    def _computed(self, unit: Decided) -> None:
         """The first of the units being computed is due: decided, or out where only its first token was awaited."""
-        decided = unit.decided
-        if decided is None:
-            index = self.decided
+        if unit.index < 0:
+            unit.index = self.decided
             self.decided += 1
-            decision = self._decide(index, unit.submission)
-            decided = Decided(index, unit.submission, decision, unit.took_s, unit.since_s)
+            unit.decision = self._decide(unit.index, unit.submission)
             late_s = self._times.first_token_s
-            if late_s and decision.starts:
-                decided.first_token_s = late_s
-                unit.decided = decided
+            if late_s and unit.decision.starts:
+                unit.first_token_s = late_s
                 self._free_at_s += late_s
                 for waiting in self._computing:
                     waiting.due_s += late_s
                 return
         self._computing.popleft()
-        self._out.append(decided)
+        self._out.append(unit)
 
     def _continue(self, now_s: float) -> None:
         """A speaking segment ended and its turn goes on."""
