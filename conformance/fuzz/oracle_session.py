@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.fuzz.attempts import TEARDOWN, Attempt, finding, start_s_of, timed_out, timeout_in_doubt
+from conformance.doubts import NEAR_S
+from conformance.fuzz.attempts import (
+    SAME_S,
+    TEARDOWN,
+    Attempt,
+    finding,
+    start_s_of,
+    timed_out,
+    timeout_in_doubt,
+)
 from conformance.observation import Observation
 from conformance.outcome import Finding
 
@@ -215,11 +224,33 @@ def _ended_otherwise(observation: Observation, attempt: Attempt) -> bool:
         and entry.name == "response.done"
         and entry.data.get("status") != "completed"
         and (
-            entry.t_s - start_s_of(observation) < closing_s - 0.01
+            entry.t_s - start_s_of(observation) < closing_s - SAME_S
             or entry.data.get("status") in ("failed", "incomplete")
         )
         for entry in attempt.entries
     )
+
+
+def _begun_too_late(observation: Observation, attempt: Attempt) -> bool:
+    """Whether a reply began when the drain had settled, and had not completed when the connection ended.
+
+    Nobody waits for it any more: whatever keeps the close open (an unread goodbye, an unsent or late answer, a stuck
+    step before it), such a reply may be cut off, cancelled by the goodbye, or fail, and is told (evaluation.md 13, rows
+    5 and 10). One that was open before that is `nobody_is_left_speaking`'s.
+    """
+    settled_s = attempt.phase_s("settled")
+    if settled_s is None:
+        return False  # a drain that ran out names what is open in its own text, and reports nothing
+    begun: set[Any] = set()
+    for entry in attempt.entries:
+        key = entry.data.get("response_id")
+        if entry.kind != "sent":
+            continue
+        if entry.name == "response.created" and entry.t_s - start_s_of(observation) > settled_s - NEAR_S:
+            begun.add(key)
+        elif entry.name == "response.listen" or entry.data.get("status") == "completed":
+            begun.discard(key)
+    return bool(begun)
 
 
 def nothing_fails_by_itself(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:
@@ -230,7 +261,11 @@ def nothing_fails_by_itself(observation: Observation, attempts: list[Attempt]) -
         if not attempt.only(*MUTE_END, *FROZEN) or any(name == "error" for _, name in attempt.received):
             continue
         streamed = attempt.phase_s("streaming") is not None and attempt.times("sent", "session.created", 0.0)
-        if streamed and not _ended_otherwise(observation, attempt):
+        if (
+            streamed
+            and not _ended_otherwise(observation, attempt)
+            and not _begun_too_late(observation, attempt)
+        ):
             told = f"row {attempt.row}: {attempt.reason}"
             expected = "no failure of the client's own making"
             yield finding(attempt, "sample.outcome", ("R36", "R40", "R41"), expected, told)
