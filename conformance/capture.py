@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import aiohttp
+from websockets.asyncio.client import ClientConnection
 
 import conformance
 import mockserver
@@ -42,9 +43,26 @@ def context_of(side: str) -> contextvars.Context:
     return context
 
 
-def client_tasks(loop: HookedLoop) -> list[PendingTask]:
-    """The client's tasks that are not done, with the frames they wait in."""
-    return [PendingTask(task.get_name(), stack_of(task)) for task in tasks_of(loop, "client")]
+def client_tasks(loop: HookedLoop, session_of: Callable[[int], str] | None = None) -> list[PendingTask]:
+    """The client's tasks that are not done, with the frames they wait in.
+
+    Args:
+        session_of: the session of a port of the client's; without it no task is known to be the library's own.
+    """
+    return [
+        PendingTask(task.get_name(), stack_of(task), _kept_alive(task, session_of))
+        for task in tasks_of(loop, "client")
+    ]
+
+
+def _kept_alive(task: asyncio.Task[Any], session_of: Callable[[int], str] | None) -> str:
+    """The session whose connection the WebSocket library keeps alive in this task of its own; empty: it does not."""
+    coro = task.get_coro()
+    frame = getattr(coro, "cr_frame", None)
+    if session_of is None or frame is None or frame.f_code is not ClientConnection.keepalive.__code__:
+        return ""
+    address = frame.f_locals["self"].local_address
+    return session_of(int(address[1])) if address else ""
 
 
 Given = ParamSpec("Given")

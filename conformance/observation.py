@@ -41,6 +41,8 @@ class PendingTask:
 
     name: str
     stack: tuple[str, ...]
+    keeps_alive: str = ""
+    """`split/id#attempt` whose connection the WebSocket library keeps alive in it; empty: a task of the client's."""
 
 
 @dataclass(frozen=True)

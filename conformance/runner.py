@@ -368,7 +368,7 @@ class _Stage:
         if self.wiring.open_sockets():
             await asyncio.sleep(RELEASE_S)
         if not self.observation.watchdog_fired:
-            self.observation.leaked = client_tasks(self.loop)
+            self.observation.leaked = client_tasks(self.loop, self.wiring.session_of)
             self.observation.open_sockets = self.wiring.open_sockets()
         for transport in self.loop.open_transports("client"):
             transport.abort()  # type: ignore[attr-defined]  # told above; it must not outlive the scenario

@@ -114,11 +114,11 @@ class Wiring:
 
     def open_sockets(self) -> list[str]:
         """Whose sockets that the client connected are not closed, in the order of their connecting."""
-        return [
-            session_name(self._attempts.get(port)) or "a socket outside every attempt"
-            for port, sock in self._sockets.items()
-            if sock.fileno() != -1
-        ]
+        return [self.session_of(port) for port, sock in self._sockets.items() if sock.fileno() != -1]
+
+    def session_of(self, port: int) -> str:
+        """Whose connection that is, by the port of the client's end."""
+        return session_name(self._attempts.get(port)) or "a socket outside every attempt"
 
     def stop_witnesses(self) -> None:
         """Look at no socket any more."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from conformance.outcome import FaultReport
+from conformance.wiring import session_name
 from scenarios.faults import FaultBase
 
 
@@ -75,6 +76,12 @@ class Proof:
         if self.state != "observed":
             self.state = "observed"
             self.context.note(self.fault.name, self.state, dict(self.evidence))
+
+    def missed(self, hidden_from: str) -> None:
+        """An abort of the running session did not find what the seam hides; each such session is evidence."""
+        session = session_name(self.context.attempt())
+        known = self.evidence.get("sessions", [])
+        self.observed(hidden_from=hidden_from, sessions=known if session in known else [*known, session])
 
     def report(self) -> FaultReport:
         """The state as data."""

@@ -68,7 +68,7 @@ class NoSocketSeam:
         if self._released or not in_scope(self.fault, self.context.attempt(), number):
             return False
         self.proof.triggered(number)
-        self.proof.observed(hidden_from="abort")
+        self.proof.missed("abort")
         return True
 
     def _number(self, connection: Connection) -> int:

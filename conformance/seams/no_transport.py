@@ -82,7 +82,7 @@ class NoTransportSeam:
         caller = sys._getframe(2)
         self._asked[key] = str(caller.f_globals.get("__name__", ""))
         if "abort" in caller.f_code.co_name:
-            self.proof.observed(hidden_from=f"{self._asked[key]}.{caller.f_code.co_name}")
+            self.proof.missed(f"{self._asked[key]}.{caller.f_code.co_name}")
         return True
 
     def _number(self, connection: ClientConnection) -> int:
