@@ -186,6 +186,11 @@ class CasePlayer:
             return [], f"with other {against} another fault bites"
         if not fresh and _SLOW_READER in played.states | other.states:
             return [], f"with other {against} a slow reader takes other steps"
+        if not fresh and (played.open_orders or other.open_orders):
+            return (
+                [],
+                f"with other {against} it ends otherwise, beside input in the instant of a server's timer",
+            )
         if fresh and against == "ties":
             return fresh, ""
         if fresh:

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from conformance.doubts import NEAR_S
 from conformance.fuzz.attempts import Attempt, fault_times, may_end_by_itself, start_s_of, timeout_in_doubt
 from conformance.observation import Observation
+from mockserver.profiles import logical
+from mockserver.steploop import PERIOD_S
 
 _MAY_END_PADDING = ("response.done", "response.listen")
+_INPUT = ("input_audio_buffer.append", "input_audio_buffer.commit")
+"""What changes a server's next step; acks do not, and come too often to be looked at."""
+_REPLY_GOES_ON = ("transcript.delta", "audio.delta")
 _UNDER_WAY_S = 0.5e-3
 """What was sent this shortly before a reset may be lost with it; a scripted one leaves what it follows 1 ms."""
 
@@ -20,7 +25,6 @@ def more_coincidences(observation: Observation, of_samples: list[list[Attempt]])
         for attempt in attempts:
             yield from _two_ends(observation, attempt)
             yield from _lost_under_way(observation, attempt)
-            yield from _fed_twice(observation, attempt)
 
 
 def _two_ends(observation: Observation, attempt: Attempt) -> Iterator[str]:
@@ -50,19 +54,6 @@ def _lost_under_way(observation: Observation, attempt: Attempt) -> Iterator[str]
             yield f"{attempt.name}: events are under way when the connection is reset at {since_s:.3f} s"
 
 
-def _fed_twice(observation: Observation, attempt: Attempt) -> Iterator[str]:
-    """A server feeds an open reply silence unless input waits (protocol.md 6.5): one that comes then may be there."""
-    came_s = [e.t_s for e in attempt.entries if (e.kind, e.name) == ("received", "input_audio_buffer.append")]
-    took_s = observation.scenario.server.decision_ms / 1000
-    for entry in attempt.entries:
-        if entry.kind != "unit" or entry.data.get("cause") != "silence":
-            continue
-        fed_s = entry.t_s - took_s
-        if any(abs(at_s - fed_s) < NEAR_S for at_s in came_s):
-            since_s = fed_s - start_s_of(observation)
-            yield f"{attempt.name}: the server feeds itself in the instant of an append at {since_s:.3f} s"
-
-
 def drain_coincidences(observation: Observation, of_samples: list[list[Attempt]]) -> Iterator[str]:
     """Attempts whose quiet (evaluation.md 7) would have lasted long enough within a millisecond of the window's end.
 
@@ -85,3 +76,39 @@ def drain_coincidences(observation: Observation, of_samples: list[list[Attempt]]
             for at_s in [t_s for t_s, name in attempt.received if name in _MAY_END_PADDING]:
                 if any(abs(beat_s - at_s) < NEAR_S for beat_s in beats):
                     yield f"{attempt.name}: a beat of padding beside what may end it at {at_s:.3f} s"
+
+
+def open_orders(observation: Observation, of_samples: list[list[Attempt]]) -> Iterator[str]:
+    """Input that reached the server less than a millisecond from a timer of its own, in words.
+
+    Whether input waits when a unit is decided, or when a wait for silence ends, decides whether the server feeds an
+    open reply (protocol.md 6.5): each is right, and the units of the two are others. No verdict on one performance
+    hangs on it, for a client must be right in both; what two performances have in common does.
+    """
+    for attempts in of_samples:
+        for attempt in attempts:
+            timers_s = list(_server_timers(observation, attempt))
+            for entry in attempt.entries:
+                if entry.kind != "received" or entry.name not in _INPUT:
+                    continue
+                since_s = entry.t_s - start_s_of(observation)
+                for at_s, what in timers_s:
+                    if abs(at_s - entry.t_s) < NEAR_S:
+                        yield f"{attempt.name}: {entry.name} comes as {what}, at {since_s:.3f} s"
+
+
+def _server_timers(observation: Observation, attempt: Attempt) -> Iterator[tuple[float, str]]:
+    """Loop times at which the server went on by itself, and what it did."""
+    took_s = observation.scenario.server.decision_ms / 1000
+    units = [entry for entry in attempt.entries if entry.kind == "unit"]
+    if took_s >= NEAR_S:  # else a unit is decided in the instant of its own append
+        for entry in units:
+            yield entry.t_s, "a unit is decided"
+    fed_s = [entry.t_s - took_s for entry in units if entry.data.get("cause") == "silence"]
+    for at_s in fed_s:
+        yield at_s, "the server feeds itself"
+    # Behind units that wait, silence is decided later than it was fed: a period after what had gone out before.
+    last_s = max(fed_s, default=0.0)
+    for entry in attempt.entries:
+        if entry.kind == "sent" and logical(entry.name) in _REPLY_GOES_ON and entry.t_s + PERIOD_S < last_s:
+            yield entry.t_s + PERIOD_S, "the server feeds itself"

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.clients.builtin import prepare
 from conformance.fuzz.attempts import Attempt, attempts_of
-from conformance.fuzz.doubts import more_coincidences
+from conformance.fuzz.doubts import more_coincidences, open_orders
 from conformance.fuzz.oracle import check_model
 from conformance.fuzz.states import states_of
 from conformance.judgement import judge
@@ -51,6 +51,8 @@ class Played:
     summary: Summary
     states: frozenset[str]
     near_misses: int
+    open_orders: int = 0
+    """Inputs in the instant of a timer of the server's: how it ends may be otherwise, and is as right."""
     records: tuple[Record, ...] = ()
     """The trace in order; only when asked for."""
 
@@ -95,6 +97,7 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
         Summary(tuple(_ends(observation))),
         states_of(observation),
         observation.near_misses + sum(1 for _ in more_coincidences(observation, of_samples)),
+        sum(1 for _ in open_orders(observation, of_samples)),
         tuple(observation.recorder.ordered()) if trace else (),
     )
 

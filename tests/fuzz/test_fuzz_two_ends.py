@@ -11,12 +11,12 @@ import pytest
 
 import client.retry
 import client.teardown
-from conformance.fuzz.case import CasePlayer
-from conformance.fuzz.doubts import more_coincidences
+from conformance.fuzz.case import SLICER, CasePlayer
+from conformance.fuzz.doubts import more_coincidences, open_orders
 from conformance.fuzz.play import Played, Summary, play
 from conformance.fuzz.strategies import build
 from conformance.options import RunOptions
-from conformance.outcome import Outcome
+from conformance.outcome import Finding, Outcome
 
 BASE: dict[str, Any] = {
     "title": "t",
@@ -42,6 +42,19 @@ def coincidences(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield from more_coincidences(*given)
 
     monkeypatch.setattr("conformance.fuzz.play.more_coincidences", listen_in)
+    return told
+
+
+@pytest.fixture
+def open_instants(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Inputs in the instant of a server's timer, in words, of everything played."""
+    told: list[str] = []
+
+    def listen_in(*given: Any) -> Iterator[str]:
+        told.extend(open_orders(*given))
+        yield from open_orders(*given)
+
+    monkeypatch.setattr("conformance.fuzz.play.open_orders", listen_in)
     return told
 
 
@@ -240,9 +253,7 @@ def test_a_slow_reader_that_held_up_nobody_leaves_the_comparison_as_it_is(
     assert [one.finding.id for one in found] == ["depends-on-chunks"]
 
 
-def test_input_that_comes_in_the_instant_of_the_servers_own_silence_decides(
-    tmp_path: Path, coincidences: list[str]
-) -> None:
+def test_input_that_comes_in_the_instant_of_the_servers_own_silence_decides(tmp_path: Path) -> None:
     data = {
         **BASE,
         "clip": {"seconds": 3.0, "frames": False},
@@ -255,10 +266,75 @@ def test_input_that_comes_in_the_instant_of_the_servers_own_silence_decides(
     player = CasePlayer(5001, tmp_path)
 
     assert player._against(player.play(data, 2827), "ties", data, 2827)[0] == []
-    assert any("feeds itself in the instant" in words for words in coincidences)
-    coincidences.clear()
-    player.play({**data, "server": {**data["server"], "decision_ms": 10}}, 2827)
-    assert coincidences == []
+    assert player.play(data, 2827, ties=2827).open_orders > 0
+    assert player.play({**data, "server": {**data["server"], "decision_ms": 10}}, 2827).open_orders == 0
+
+
+INPUT_MEETS_A_DECISION = {
+    **BASE,
+    "clip": {"seconds": 3.4, "frames": False},
+    "server": {
+        "reply": [
+            {"starts_at_unit": 0, "units": 3, "text": "And more? Yes."},
+            {"starts_at_unit": 6, "units": 3, "text": "A cyclist passed."},
+        ],
+        "decision_ms": 1700,
+    },
+    "client": {"deadlines": {"request_s": 120.0, "drain_slack_s": 10.0}},
+}
+"""The commit comes as the second unit is decided, and a padded unit as the server would feed itself after it."""
+
+
+def test_input_that_comes_in_the_instant_of_a_decision_decides_what_is_fed(
+    tmp_path: Path, open_instants: list[str]
+) -> None:
+    player = CasePlayer(11001, tmp_path)
+    right = player.play(INPUT_MEETS_A_DECISION, 5683)
+    in_pieces = player.play({**INPUT_MEETS_A_DECISION, "faults": [SLICER]}, 5683)
+    assert right.summary.difference(in_pieces.summary) is not None
+    assert "RTD_Omni/1#1: input_audio_buffer.commit comes as a unit is decided, at 3.400 s" in open_instants
+    # Decided 5.8 s later, for other units waited: it was fed a second after the decision all the same.
+    assert (
+        "RTD_Omni/1#1: input_audio_buffer.append comes as the server feeds itself, at 4.400 s"
+        in open_instants
+    )
+
+    case = player.case(5683, INPUT_MEETS_A_DECISION)  # by its number it is played in pieces
+
+    assert (case.extra_runs, case.found, case.outcome) == (1, (), Outcome.INDETERMINATE)
+    assert case.notes == (
+        "with other chunks it ends otherwise, beside input in the instant of a server's timer",
+    )
+
+
+def test_what_is_wrong_in_one_performance_is_found_beside_such_an_instant_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = CasePlayer(11001, tmp_path)
+    right = player.play(INPUT_MEETS_A_DECISION, 5683)
+    assert (right.open_orders > 0, right.near_misses) == (True, 0)
+    wrong = Finding("wire-violation", (), "protocol.md 4.1", "bad_event")
+    other = replace(right, result=replace(right.result, outcome=Outcome.FAIL, findings=(wrong,)))
+    monkeypatch.setattr(player, "play", lambda *given, **ties: other)
+
+    found, note = player._against(right, "chunks", INPUT_MEETS_A_DECISION, 5683)
+
+    assert ([one.finding.id for one in found], note) == (["wire-violation"], "")
+
+
+def test_input_beside_no_timer_of_the_servers_leaves_the_comparison_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {**INPUT_MEETS_A_DECISION, "clip": {"seconds": 3.45, "frames": False}}
+    player = CasePlayer(11001, tmp_path)
+    right = player.play(data, 5683)
+    assert (right.open_orders, right.near_misses) == (0, 0)
+    other = replace(right, summary=Summary((("RTD_Omni/1", "failed"),)))
+    monkeypatch.setattr(player, "play", lambda *given, **ties: other)
+
+    found, _ = player._against(right, "chunks", data, 5683)
+
+    assert [one.finding.id for one in found] == ["depends-on-chunks"]
 
 
 @pytest.mark.parametrize(
