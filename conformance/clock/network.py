@@ -34,6 +34,7 @@ class Endpoint:
         peer: the other end; None where it is not of this loop, or not yet.
         unread_bytes: what its transport was given to write and the peer's has not read yet; the end of the stream
             counts as one more.
+        kept_back_bytes: of these, what its transport has not handed to the kernel yet.
         ended: no byte follows.
         closed: its socket is closed, or about to be.
     """
@@ -43,6 +44,7 @@ class Endpoint:
     pair: Pair
     peer: "Endpoint | None" = None
     unread_bytes: int = 0
+    kept_back_bytes: Callable[[], int] = int
     ended: bool = False
     closed: bool = False
 
@@ -132,6 +134,13 @@ class Network:
         self._unread_bytes -= size_bytes
         if peer.unread_bytes < 0:  # somebody wrote past the transport: the count is worth nothing any more
             self._miscounted = True
+
+    def in_kernel_bytes(self, end: Endpoint) -> int:
+        """What the peer's transport has handed to the kernel and that of `end` has not read yet."""
+        peer = end.peer
+        if peer is None:
+            return 0
+        return peer.unread_bytes - peer.ended - peer.kept_back_bytes()
 
     def _count(self, end: Endpoint, size_bytes: int) -> None:
         if not end.closed and (end.peer is None or not end.peer.closed):

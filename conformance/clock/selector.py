@@ -3,11 +3,19 @@
 poll() and not epoll: its events come in order of registration, epoll's in the order the kernel noticed them.
 """
 
+import select
 import selectors
 from collections.abc import Callable
 from typing import Any
 
 Events = list[tuple[selectors.SelectorKey, int]]
+
+
+def wait_readable(fd: int, real_s: float) -> bool:
+    """Wait for bytes on a descriptor, at most `real_s` of real time. Returns: whether there are any."""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(real_s * 1000))
 
 
 class RestingSelector(selectors.PollSelector):

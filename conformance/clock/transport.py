@@ -6,9 +6,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from conformance.clock.network import Endpoint, Network
+from conformance.clock.selector import wait_readable
+from conformance.clock.sockets import acknowledge_now
 
 if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
+
+
+REST_REAL_S = 0.05
+"""So long is waited for what is on its way between two reads: loopback takes microseconds, a loaded machine more."""
 
 
 class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # type: ignore[misc,name-defined]
@@ -35,6 +41,8 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
         self._network = network
         self._end = end
         super().__init__(loop, sock, protocol, waiter, extra, server)
+        if end is not None:
+            end.kept_back_bytes = self.get_write_buffer_size
 
     def write(self, data: "Buffer") -> None:
         if self._end is not None:
@@ -45,7 +53,11 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
         self.write(b"".join(list_of_data))  # as Python 3.11 does; later ones write past `write`
 
     def _read_ready__data_received(self) -> None:
-        """As in asyncio, which has no place between what it reads and whom it gives it to."""
+        """As in asyncio, which has no place between what it reads and whom it gives it to.
+
+        What was written at one instant is handed on at once: by how much of it a window or a late softirq let arrive
+        first, the kernel's own time would decide what runs in between.
+        """
         if self._conn_lost:
             return
         try:
@@ -55,7 +67,11 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
         except OSError as error:
             self._fatal_error(error, "Fatal read error on socket transport")
             return
+        broken: OSError | None = None
         if self._end is not None:
+            missing_bytes = min(self._network.in_kernel_bytes(self._end), self.max_size) - len(data)
+            if missing_bytes > 0 and data:
+                data, broken = self._with_the_rest(data, missing_bytes)
             self._network.read(self._end, len(data) or 1)
         if not data:
             self._read_ready__on_eof()
@@ -66,6 +82,27 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
             raise
         except BaseException as error:  # noqa: BLE001 - the connection ends with it, as in asyncio
             self._fatal_error(error, "Fatal error: protocol.data_received() call failed.")
+        if broken is not None and not self._conn_lost:
+            self._fatal_error(broken, "Fatal read error on socket transport")
+
+    def _with_the_rest(self, data: bytes, missing_bytes: int) -> tuple[bytes, OSError | None]:
+        """What was read with what follows it out of the kernel's buffers, and what ended the reading."""
+        pieces = [data]
+        while missing_bytes > 0:
+            try:
+                piece = self._sock.recv(missing_bytes)
+            except (BlockingIOError, InterruptedError):
+                acknowledge_now(self._sock)  # tells the other end's kernel of the room that was made
+                if not wait_readable(self._sock_fd, REST_REAL_S):
+                    break
+                continue
+            except OSError as error:
+                return b"".join(pieces), error
+            if not piece:
+                break  # the end is there for the next read as well
+            pieces.append(piece)
+            missing_bytes -= len(piece)
+        return b"".join(pieces), None
 
     def write_eof(self) -> None:
         super().write_eof()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator
 
@@ -20,7 +21,9 @@ class Echo(asyncio.Protocol):
     def __init__(self, answers: bool) -> None:
         self.answers = answers
         self.got_bytes = 0
+        self.pieces: list[int] = []
         self.ended_s: float | None = None
+        self.lost: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -28,12 +31,16 @@ class Echo(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.got_bytes += len(data)
+        self.pieces.append(len(data))
         if self.answers:
             self.transport.write(data)
 
     def eof_received(self) -> bool:
         self.ended_s = asyncio.get_running_loop().time()
         return True  # the other direction stays open
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = exc
 
 
 @contextlib.asynccontextmanager
@@ -247,3 +254,46 @@ def test_a_thread_that_holds_nothing_still_wakes_a_loop_that_never_rests() -> No
         return loop.time() < 1e6
 
     assert run_virtual(main)
+
+
+MORE_THAN_A_FIRST_WINDOW = 150_000
+"""Of TCP: the second half leaves only when the first was read."""
+
+
+def test_what_was_written_at_once_is_handed_on_at_once() -> None:
+    async def main() -> list[int]:
+        async with dialogue() as (_, client, server):
+            server.answers = False
+            client.transport.write(b"x" * MORE_THAN_A_FIRST_WINDOW)
+            await asyncio.sleep(1e-9)
+            return server.pieces
+
+    assert run_virtual(main) == [MORE_THAN_A_FIRST_WINDOW]
+
+
+def test_no_more_is_handed_on_at_once_than_a_read_may_take() -> None:
+    async def main() -> list[int]:
+        async with dialogue() as (_, client, server):
+            server.answers = False
+            server.transport.max_size = 40_000  # type: ignore[attr-defined]
+            client.transport.write(b"x" * 100_000)
+            await asyncio.sleep(1e-9)
+            return server.pieces
+
+    assert run_virtual(main) == [40_000, 40_000, 20_000]
+
+
+def test_a_reset_behind_half_of_what_was_written_is_a_reset() -> None:
+    async def main() -> tuple[int, Exception | None]:
+        async with dialogue() as (_, client, server):
+            server.answers = False
+            client.transport.write(b"x" * MORE_THAN_A_FIRST_WINDOW)
+            sock = client.transport.get_extra_info("socket")._sock
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.transport.abort()
+            await asyncio.sleep(1)
+            return server.got_bytes, server.lost
+
+    got_bytes, lost = run_virtual(main)
+    assert got_bytes < MORE_THAN_A_FIRST_WINDOW
+    assert isinstance(lost, ConnectionResetError)
