@@ -48,6 +48,11 @@ class Endpoint:
     ended: bool = False
     closed: bool = False
 
+    @property
+    def in_kernel_bytes(self) -> int:
+        """Bytes that the kernel has taken and the peer's transport has not read yet."""
+        return self.unread_bytes - self.ended - self.kept_back_bytes()
+
 
 def pair_of(sock: socket.socket) -> Pair | None:
     """Both addresses of a connected TCP socket; None for another kind, or when it is gone already."""
@@ -134,13 +139,6 @@ class Network:
         self._unread_bytes -= size_bytes
         if peer.unread_bytes < 0:  # somebody wrote past the transport: the count is worth nothing any more
             self._miscounted = True
-
-    def in_kernel_bytes(self, end: Endpoint) -> int:
-        """What the peer's transport has handed to the kernel and that of `end` has not read yet."""
-        peer = end.peer
-        if peer is None:
-            return 0
-        return peer.unread_bytes - peer.ended - peer.kept_back_bytes()
 
     def _count(self, end: Endpoint, size_bytes: int) -> None:
         if not end.closed and (end.peer is None or not end.peer.closed):

@@ -69,9 +69,9 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
             return
         broken: OSError | None = None
         if self._end is not None:
-            missing_bytes = min(self._network.in_kernel_bytes(self._end), self.max_size) - len(data)
-            if missing_bytes > 0 and data:
-                data, broken = self._with_the_rest(data, missing_bytes)
+            peer = self._end.peer
+            if data and peer is not None and peer.unread_bytes - len(data) > peer.ended:  # hardly ever
+                data, broken = self._with_the_rest(data, min(peer.in_kernel_bytes, self.max_size))
             self._network.read(self._end, len(data) or 1)
         if not data:
             self._read_ready__on_eof()
@@ -85,9 +85,9 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
         if broken is not None and not self._conn_lost:
             self._fatal_error(broken, "Fatal read error on socket transport")
 
-    def _with_the_rest(self, data: bytes, missing_bytes: int) -> tuple[bytes, OSError | None]:
+    def _with_the_rest(self, data: bytes, wanted_bytes: int) -> tuple[bytes, OSError | None]:
         """What was read with what follows it out of the kernel's buffers, and what ended the reading."""
-        pieces = [data]
+        pieces, missing_bytes = [data], wanted_bytes - len(data)
         while missing_bytes > 0:
             try:
                 piece = self._sock.recv(missing_bytes)
