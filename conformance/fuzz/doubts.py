@@ -47,11 +47,15 @@ def _two_ends(observation: Observation, attempt: Attempt) -> Iterator[str]:
 
 def _lost_under_way(observation: Observation, attempt: Attempt) -> Iterator[str]:
     """A reset takes with it what the server has not written yet, or the client not read."""
-    resets_s = [e.t_s for e in attempt.entries if e.kind == "end" and e.data.get("how") == "reset"]
+    acts = [e for e in attempt.entries if e.kind == "fault" and e.data.get("state") == "observed"]
+    # A connection that was closed first is told as closed: of a reset behind that the fault alone tells.
+    ends = [e for e in attempt.entries if e.kind == "end" and e.data.get("how") == "reset"]
+    resets_s = dict.fromkeys(e.t_s for e in (*ends, *acts) if e in ends or "reset" in e.data)
+    others = [e for e in attempt.entries if e.kind == "sent"] + [e for e in acts if "reset" not in e.data]
     for at_s in resets_s:
-        if any(e.kind == "sent" and 0 <= at_s - e.t_s < _UNDER_WAY_S for e in attempt.entries):
+        if any(0 <= at_s - e.t_s < _UNDER_WAY_S for e in others):
             since_s = at_s - start_s_of(observation)
-            yield f"{attempt.name}: events are under way when the connection is reset at {since_s:.3f} s"
+            yield f"{attempt.name}: something is under way when the connection is reset at {since_s:.3f} s"
 
 
 def drain_coincidences(observation: Observation, of_samples: list[list[Attempt]]) -> Iterator[str]:

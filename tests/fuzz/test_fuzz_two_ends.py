@@ -168,11 +168,20 @@ def test_a_write_that_fails_at_once_surfaces_or_is_found(
     assert [(f.id, f.requirements) for f in found] == [("sample.outcome", ("R8",))]
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"error_event": {"code": "resource_exhausted"}},
+        {"close_code": {"code": 1011, "reason": "bye", "on": {"received": "input_audio_buffer.append"}}},
+    ],
+    ids=["an event", "a close frame"],
+)
 def test_what_was_under_way_when_the_connection_was_reset_may_be_lost(
-    tmp_path: Path, coincidences: list[str]
+    before: dict[str, Any], tmp_path: Path, coincidences: list[str]
 ) -> None:
     at_first_append = {"reset_peer": {"on": {"received": "input_audio_buffer.append"}}}
-    data = {**BASE, "faults": [at_first_append, {"error_event": {"code": "resource_exhausted"}}]}
+    faults = [at_first_append, before] if "error_event" in before else [before, at_first_append]
+    data = {**BASE, "faults": faults}
     player = CasePlayer(3001, tmp_path)
 
     case = player.case(3, data)  # by its number it is played in pieces
