@@ -40,17 +40,29 @@ class DamagedAudio(Fault):
             self._changed_rate = hit = hit or self._changed_rate
         if not hit:
             return None
+        damaged = self._damaged(output.event)
+        if damaged == output.event:
+            return None  # another fault has damaged it so before
         evidence = {"damaged": self._spec.kind, "response_id": output.event["response_id"], "at_s": now_s}
-        return [Send(self._damaged(output.event)), Observed(evidence)]
+        return [Send(damaged), Observed(evidence)]
 
     def _damaged(self, event: Event) -> Event:
         text: str = event["delta"]
         if self._spec.kind == "rate_change":
             return {**event, "sample_rate_hz": self._spec.rate_hz}
         if self._spec.kind == "odd_bytes":
-            return {**event, "delta": pybase64.b64encode(pybase64.b64decode(text)[:-1]).decode()}
+            return {**event, "delta": _odd(text)}
         if self._spec.kind == "bad_padding":
             return {**event, "delta": text.rstrip("=")[:-1]}
         if self._spec.kind == "bad_base64":
             return {**event, "delta": text[:8] + "!*%$" + text[12:]}
         return {**event, "delta": ""}
+
+
+def _odd(text: str) -> str:
+    """Base64 of an odd number of bytes; the text as it is where it has one already, or decodes to nothing at all."""
+    try:
+        data = pybase64.b64decode(text, validate=True)
+    except ValueError:
+        return text
+    return pybase64.b64encode(data[:-1]).decode() if data and len(data) % 2 == 0 else text

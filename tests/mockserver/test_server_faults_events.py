@@ -580,6 +580,31 @@ def test_without_a_reply_a_fault_of_replies_stays_armed(serve: Any, bare: Any, f
     assert report.state == "armed"
 
 
+@pytest.mark.parametrize(
+    ("kinds", "states"),
+    [
+        (("bad_padding", "odd_bytes"), ["observed", "armed"]),
+        (("bad_base64", "odd_bytes"), ["observed", "armed"]),
+        (("odd_bytes", "odd_bytes"), ["observed", "armed"]),
+        (("empty", "bad_padding"), ["observed", "armed"]),
+        (("odd_bytes", "bad_padding"), ["observed", "observed"]),
+    ],
+)
+def test_audio_that_is_damaged_already_is_damaged_no_further_or_otherwise(
+    serve: Any, bare: Any, kinds: tuple[Any, ...], states: list[str]
+) -> None:
+    async def main() -> Any:
+        async with serve(*(DamagedAudio(kind=kind, nth=None) for kind in kinds), reply=REPLY) as server:
+            async with bare(server.url) as client:
+                await session(client)
+            return client, [report.state for report in server.fault_reports()]
+
+    client, seen = run_virtual(main)
+    assert len(of(client, AUDIO)) == 3
+    assert text_of(client) == "One two three."
+    assert seen == states
+
+
 def test_faults_of_events_compose(serve: Any, bare: Any) -> None:
     faults = (
         DamagedAudio(kind="odd_bytes", nth=1),
