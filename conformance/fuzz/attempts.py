@@ -109,7 +109,7 @@ def may_end_by_itself(observation: Observation, attempt: Attempt, moment_s: floa
     """
     assert attempt.ended_s is not None
     if attempt.ended_s < moment_s - SAME_S:
-        return attempt.ended_s > moment_s - NEAR_S
+        return attempt.ended_s > moment_s - NEAR_S - SAME_S  # no less than what `timed_out` takes for it
     steps_s = [at_s for at_s, name in attempt.phases if name in ("settled", *TEARDOWN[:-1])]
     waits_s = [at_s for at_s, _, _ in attempt.missed]
     moments_s = (*steps_s, *waits_s, *endings_s(observation, attempt))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import client.retry
 import client.teardown
+from conformance.fuzz.attempts import timed_out, timeout_in_doubt
 from conformance.fuzz.case import SLICER, CasePlayer
 from conformance.fuzz.doubts import more_coincidences, open_orders
 from conformance.fuzz.play import Played, Summary, play
@@ -377,3 +379,20 @@ def test_a_seam_counts_connections_as_they_are_opened_not_as_they_come_to_it(
     lines = [f"{record.session} {record.data}" for record in records if told in str(record.data)]
     assert lines
     assert not [line for line in lines if "RTD_Omni/a" not in line]
+
+
+def test_no_attempt_is_taken_for_timed_out_and_not_in_doubt_one_millisecond_before() -> None:
+    request_s = 6.1
+    observation: Any = SimpleNamespace(deadlines=SimpleNamespace(request_s=request_s))
+    taken = 0
+    for started_ms in range(0, 30_000, 7):
+        for early_s in (0.001, 0.0005, 0.0):
+            started_s = started_ms / 1000
+            ended_s = started_s + request_s - early_s
+            attempt: Any = SimpleNamespace(
+                started_s=started_s, ended_s=ended_s, phases=[(ended_s, "closing")], missed=[], entries=[]
+            )
+            if timed_out(observation, attempt):
+                taken += early_s == 0.001
+                assert timeout_in_doubt(observation, attempt), (started_s, early_s)
+    assert taken > 100  # rounding decides there
