@@ -383,7 +383,9 @@ def test_a_seam_counts_connections_as_they_are_opened_not_as_they_come_to_it(
 
 def test_no_attempt_is_taken_for_timed_out_and_not_in_doubt_one_millisecond_before() -> None:
     request_s = 6.1
-    observation: Any = SimpleNamespace(deadlines=SimpleNamespace(request_s=request_s))
+    observation: Any = SimpleNamespace(
+        deadlines=SimpleNamespace(request_s=request_s), recorder=SimpleNamespace(start_s=0.0)
+    )
     taken = 0
     for started_ms in range(0, 30_000, 7):
         for early_s in (0.001, 0.0005, 0.0):
