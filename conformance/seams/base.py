@@ -52,6 +52,25 @@ def in_scope(fault: FaultBase, attempt: tuple[str, str, int] | None, connection:
     return fault.connection is None or fault.connection == connection
 
 
+class Opened:
+    """Numbers connections from 1, in the order in which a seam first meets them: they are opened in that order.
+
+    Each is kept, so that no later one takes its `id()` while the seam lives.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self.connections: list[Any] = []
+
+    def number(self, connection: object) -> int:
+        """Of a connection that may be a new one."""
+        key = id(connection)
+        if key not in self._numbers:
+            self.connections.append(connection)
+            self._numbers[key] = len(self.connections)
+        return self._numbers[key]
+
+
 @dataclass
 class Proof:
     """armed, then triggered, then observed, with evidence; written to the trace as it happens."""

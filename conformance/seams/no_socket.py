@@ -7,7 +7,7 @@ from typing import Any
 
 from client.connection import Connection
 from conformance.outcome import FaultReport
-from conformance.seams.base import Proof, SeamContext, in_scope
+from conformance.seams.base import Opened, Proof, SeamContext, in_scope
 from scenarios.faults_seam import NoSocket
 
 _ATTRIBUTE = "_socket"
@@ -28,8 +28,7 @@ class NoSocketSeam:
         self.fault = fault
         self.context = context
         self.proof = Proof(fault, index, context)
-        self._numbers: dict[int, int] = {}
-        self._kept: list[Connection] = []
+        self._opened = Opened()
         self._released = False
 
     def install(self) -> None:
@@ -45,7 +44,7 @@ class NoSocketSeam:
                 raise AttributeError(_ATTRIBUTE) from None
 
         def put(connection: Connection, value: Any) -> None:
-            seam._number(connection)
+            seam._opened.number(connection)
             connection.__dict__[_ATTRIBUTE] = value
 
         setattr(Connection, _ATTRIBUTE, property(get, put))
@@ -64,17 +63,9 @@ class NoSocketSeam:
         return self.proof.report()
 
     def _hides(self, connection: Connection) -> bool:
-        number = self._number(connection)
+        number = self._opened.number(connection)
         if self._released or not in_scope(self.fault, self.context.attempt(), number):
             return False
         self.proof.triggered(number)
         self.proof.missed("abort")
         return True
-
-    def _number(self, connection: Connection) -> int:
-        """Of a connection, counted from 1 in the order in which they were opened."""
-        key = id(connection)
-        if key not in self._numbers:
-            self._kept.append(connection)
-            self._numbers[key] = len(self._numbers) + 1
-        return self._numbers[key]

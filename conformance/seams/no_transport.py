@@ -8,7 +8,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection
 
 from conformance.outcome import FaultReport
-from conformance.seams.base import Proof, SeamContext, in_scope
+from conformance.seams.base import Opened, Proof, SeamContext, in_scope
 from scenarios.faults import NoTransport
 
 _SLOT = "_conformance_hidden_transport"
@@ -26,8 +26,7 @@ class NoTransportSeam:
         self.fault = fault
         self.context = context
         self.proof = Proof(fault, index, context)
-        self._numbers: dict[int, int] = {}
-        self._kept: list[ClientConnection] = []
+        self._opened = Opened()
         self._asked: dict[int, str] = {}
         self._released = False
 
@@ -45,7 +44,7 @@ class NoTransportSeam:
                 raise AttributeError("transport") from None
 
         def put(connection: ClientConnection, value: Any) -> None:
-            seam._number(connection)
+            seam._opened.number(connection)
             connection.__dict__[_SLOT] = value
 
         ClientConnection.transport = property(get, put)  # type: ignore[assignment]
@@ -57,7 +56,7 @@ class NoTransportSeam:
         calls itself an abort, it was missed.
         """
         if not self._released:
-            for connection in self._kept:
+            for connection in self._opened.connections:
                 if id(connection) in self._asked and not connection.connection_lost_waiter.done():
                     self.proof.observed(hidden_from=self._asked[id(connection)], left_open=True)
         self._released = True
@@ -66,7 +65,7 @@ class NoTransportSeam:
         """Restore the library; connections made meanwhile get their plain attribute back."""
         if isinstance(ClientConnection.__dict__.get("transport"), property):
             del ClientConnection.transport  # type: ignore[misc]
-        for connection in self._kept:
+        for connection in self._opened.connections:
             if _SLOT in connection.__dict__:
                 connection.__dict__["transport"] = connection.__dict__.pop(_SLOT)
 
@@ -75,7 +74,7 @@ class NoTransportSeam:
         return self.proof.report()
 
     def _hides(self, connection: ClientConnection) -> bool:
-        key, number = id(connection), self._number(connection)
+        key, number = id(connection), self._opened.number(connection)
         if self._released or not in_scope(self.fault, self.context.attempt(), number):
             return False
         self.proof.triggered(number)
@@ -84,11 +83,3 @@ class NoTransportSeam:
         if "abort" in caller.f_code.co_name:
             self.proof.missed(f"{self._asked[key]}.{caller.f_code.co_name}")
         return True
-
-    def _number(self, connection: ClientConnection) -> int:
-        """Of a connection, counted from 1 in the order in which they were opened."""
-        key = id(connection)
-        if key not in self._numbers:
-            self._kept.append(connection)
-            self._numbers[key] = len(self._numbers) + 1
-        return self._numbers[key]

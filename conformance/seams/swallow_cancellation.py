@@ -8,7 +8,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection
 
 from conformance.outcome import FaultReport
-from conformance.seams.base import Proof, SeamContext, in_scope
+from conformance.seams.base import Opened, Proof, SeamContext, in_scope
 from scenarios.faults import SwallowCancellation
 
 
@@ -26,8 +26,7 @@ class SwallowCancellationSeam:
         self.proof = Proof(fault, index, context)
         self._marker = f'"{fault.write}"'
         self._writes: dict[int, int] = {}
-        self._numbers: dict[int, int] = {}
-        self._kept: list[ClientConnection] = []  # keeps id() of a connection unique while the seam lives
+        self._opened = Opened()
         self._waiting: list[asyncio.Future[None]] = []
         self._released = False
         self._original: Any = None
@@ -65,13 +64,11 @@ class SwallowCancellationSeam:
         if self._released:
             return False
         key = id(connection)
-        if key not in self._numbers:  # by their first write of anything, which is their opening
-            self._kept.append(connection)
-            self._numbers[key] = len(self._numbers) + 1
+        number = self._opened.number(connection)  # by their first write of anything, which is their opening
         head = message[:300] if isinstance(message, str) else bytes(message[:300]).decode("utf-8", "replace")
         if self._marker not in head:
             return False
-        if not in_scope(self.fault, self.context.attempt(), self._numbers[key]):
+        if not in_scope(self.fault, self.context.attempt(), number):
             return False
         self._writes[key] = self._writes.get(key, 0) + 1
         return self._writes[key] >= self.fault.nth
@@ -80,7 +77,7 @@ class SwallowCancellationSeam:
         loop = asyncio.get_running_loop()
         release: asyncio.Future[None] = loop.create_future()
         self._waiting.append(release)
-        self.proof.triggered(self._numbers[id(connection)])
+        self.proof.triggered(self._opened.number(connection))
         swallowed = 0
         while not release.done() and not connection.connection_lost_waiter.done():
             try:

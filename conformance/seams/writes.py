@@ -7,7 +7,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
-from conformance.seams.base import Proof, SeamContext, in_scope
+from conformance.seams.base import Opened, Proof, SeamContext, in_scope
 from scenarios.faults import FaultBase
 
 
@@ -38,9 +38,8 @@ class OneWrite:
         self._marker = f'"{event}"'
         self._nth = nth
         self._act = act
-        self._numbers: dict[int, int] = {}
+        self._opened = Opened()
         self._counts: dict[int, int] = {}
-        self._kept: list[ClientConnection] = []  # keeps id() of a connection unique while the seam lives
         self._original: Any = None
 
     def install(self) -> None:
@@ -65,16 +64,14 @@ class OneWrite:
         if self.released:
             return False
         key = id(connection)
-        if key not in self._numbers:  # by their first write of anything, which is their opening
-            self._kept.append(connection)
-            self._numbers[key] = len(self._numbers) + 1
+        number = self._opened.number(connection)  # by their first write of anything, which is their opening
         head = message[:300] if isinstance(message, str) else bytes(message[:300]).decode("utf-8", "replace")
         if self._marker not in head:
             return False
-        if not in_scope(self._fault, self._context.attempt(), self._numbers[key]):
+        if not in_scope(self._fault, self._context.attempt(), number):
             return False
         self._counts[key] = self._counts.get(key, 0) + 1
         if self._counts[key] != self._nth:
             return False
-        self.proof.triggered(self._numbers[key])
+        self.proof.triggered(number)
         return True
