@@ -43,18 +43,23 @@ class Echo(asyncio.Protocol):
         self.lost = exc
 
 
+async def listening(answers: bool) -> tuple[asyncio.Server, list[Echo]]:
+    """A server, and the ends that it has accepted so far."""
+    made: list[Echo] = []
+
+    def accept() -> Echo:
+        made.append(Echo(answers))
+        return made[-1]
+
+    return await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0), made
+
+
 @contextlib.asynccontextmanager
 async def dialogue() -> AsyncIterator[tuple[VirtualLoop, Echo, Echo]]:
     """A client end and an answering server end of one connection, at rest."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    made: list[Echo] = []
-
-    def accept() -> Echo:
-        made.append(Echo(answers=True))
-        return made[-1]
-
-    server = await loop.create_server(accept, "127.0.0.1", 0)
+    server, made = await listening(answers=True)
     _, client = await loop.create_connection(lambda: Echo(answers=False), *server.sockets[0].getsockname())
     await asyncio.sleep(0.01)
     try:
@@ -173,13 +178,7 @@ def test_lines_written_at_once_are_counted_once() -> None:
 def test_what_was_written_and_closed_before_it_was_accepted_comes_before_the_next_timer() -> None:
     async def main() -> int:
         loop = asyncio.get_running_loop()
-        made: list[Echo] = []
-
-        def accept() -> Echo:
-            made.append(Echo(answers=False))
-            return made[-1]
-
-        server = await loop.create_server(accept, "127.0.0.1", 0)
+        server, made = await listening(answers=False)
         with socket.create_connection(server.sockets[0].getsockname()) as sock:  # past the loop
             sock.sendall(b"ping")
         loop.call_soon(lambda: None)
@@ -197,14 +196,7 @@ def test_what_was_written_and_closed_before_it_was_accepted_comes_before_the_nex
 
 def test_a_connection_of_another_process_is_looked_at_in_every_pass() -> None:
     async def main() -> list[int]:
-        loop = asyncio.get_running_loop()
-        made: list[Echo] = []
-
-        def accept() -> Echo:
-            made.append(Echo(answers=False))
-            return made[-1]
-
-        server = await loop.create_server(accept, "127.0.0.1", 0)
+        server, made = await listening(answers=False)
         got = []
         with socket.create_connection(server.sockets[0].getsockname()) as sock:  # as another process would
             while not made:  # noqa: ASYNC110 - passes of the loop are counted
