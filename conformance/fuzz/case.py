@@ -27,6 +27,11 @@ DOUBTS = (11, 12, 13)
 SLICER: Data = {"slicer": {"average_size_bytes": 900, "size_variation_bytes": 700, "delay_s": 1e-7}}
 BYTEWISE = frozenset({"limit_data", "slicer", "bandwidth", "latency"})
 """Faults that count bytes or writes: with other pieces they are other faults."""
+MOVED_S = 0.0037
+"""How much later the faults come when a difference is looked at again: off every beat that a scenario has."""
+_MOMENTS = ("at_s", "for_s", "delay_s")
+_SHORT_S = 0.01
+"""Of less than that a delay paces pieces and is no moment."""
 _SLOW_READER = "fault slow_reading"
 """What it takes in a step hangs on whether that comes before or behind a write of the same instant, and when the writer
 goes on hangs on that: an order, or a microsecond, moves whole units."""
@@ -198,9 +203,47 @@ class CasePlayer:
                 replace(one, data={**data, "faults": [*data.get("faults", ()), SLICER]}) for one in fresh
             ], ""
         assert difference is not None
+        moved = _moved(data)
+        if moved is not None and not self._differs(moved, against, number, ties):
+            return [], f"with other {against} it ends otherwise, and not when its faults come a little later"
         sample, expected, actual = difference
         finding = Finding(f"depends-on-{against}", (), expected, actual, sample)
         return [Found(finding, self.seed, number, data, ties, against)], ""
+
+    def _differs(self, data: Data, against: str, number: int, ties: int | None) -> bool:
+        """Whether other data, too, ends otherwise in another order or in other pieces."""
+        other = {**data, "faults": [*data["faults"], SLICER]} if against == "chunks" else data
+        played = self.play(other, number, ties=None if against == "chunks" else ties)
+        return self.play(data, number).summary.difference(played.summary) is not None
+
+
+def _moved(data: Data) -> Data | None:
+    """The scenario with its faults a little later, and so beside no event of anybody's; None: it has none that can.
+
+    What a fault that comes in the very instant of an event does to it, the order of the instant decides, and each is
+    right: a difference that is the client's is there when the fault comes a little later as well.
+    """
+    faults: list[Any] = []
+    for fault in data.get("faults", ()):
+        moved = {
+            name: {key: _later(key, value) for key, value in (given or {}).items()} or None
+            for name, given in fault.items()
+        }
+        faults.append(moved)
+    if faults == data.get("faults", []):
+        return None
+    later = {**data, "faults": faults}
+    try:
+        build(later, "moved")
+    except ScenarioError:  # a bound of its own
+        return None
+    return later
+
+
+def _later(key: str, value: Any) -> Any:
+    if key in _MOMENTS and isinstance(value, int | float) and (key == "at_s" or value >= _SHORT_S):
+        return value + MOVED_S
+    return value
 
 
 def _order_decides(data: Data) -> bool:
