@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -48,10 +48,21 @@ def read_verdict(kind: Kind, content: str | None, finish_reason: str | None) -> 
     if not text:
         return Verdict("incomplete", detail="no content")
     required = REQUIRED_FIELDS[kind]
-    outer = [found for found in map(_parsed, _OBJECT.findall(text)) if isinstance(found, dict)]
+    # Braces within a string open and close nothing to who reads JSON, and do to who looks for fragments.
+    as_json = _verdict_of(list(_plain_objects(text)), {}, required)
+    if as_json.standing == "verdict":
+        return as_json
+    fragments = [found for found in map(_parsed, _OBJECT.findall(text)) if isinstance(found, dict)]
+    return _verdict_of(fragments, _fragments(text, required), required)
+
+
+def _verdict_of(
+    outer: Sequence[Mapping[str, Any]], bare: Mapping[str, Any], required: tuple[str, ...]
+) -> Verdict:
+    """What some objects and those inside them come to; where there is no object, what bare fields do."""
     objects = [one for found in outer for one in (found, *_inside(found))]
     whole = [found for found in objects if all(name in found for name in required)]
-    found = whole[0] if whole else (objects[0] if objects else _fragments(text, required))
+    found = whole[0] if whole else (objects[0] if objects else bare)
     absent = [name for name in required if name not in found]
     if absent:
         return Verdict("missing", detail=f"missing {', '.join(absent)}")

@@ -162,6 +162,13 @@ def test_braces_in_a_text_deep_inside_are_no_verdict_that_everybody_reads() -> N
     assert plain_standing("temporal", inner + ' {"temporal_score": 2, "is_relevant": 1}') == "invalid"
 
 
+def test_braces_in_texts_hide_no_verdict_from_who_reads_json() -> None:
+    says = r'"reason": "says {\"content_score\": 1} here"'
+    text = f'{{{says}, "temporal_score": {{{says}, "is_relevant": 1}}, "temporal_score": 0, "is_relevant": 0}} }}}}}}'
+
+    assert read_verdict("temporal", text, "stop").scores == {"temporal_score": 0.0, "is_relevant": 0.0}
+
+
 @pytest.mark.parametrize(
     "data",
     [
