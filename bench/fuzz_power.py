@@ -35,7 +35,7 @@ from conformance.defects.model import Defect
 from conformance.defects.reach import fits, watched
 from conformance.defects.rewrite import Rewrite, rewritten
 from conformance.defects.runner import catch_of
-from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.drawing import Kinds, draw
 from conformance.fuzz.play import Played, play
 from conformance.fuzz.strategies import build
 from conformance.options import RunOptions
@@ -77,11 +77,6 @@ class Report:
 
 
 @lru_cache(maxsize=1)
-def drawer() -> Drawer:
-    return Drawer(Kinds())
-
-
-@lru_cache(maxsize=1)
 def codes() -> dict[str, Codes]:
     """The functions that each defect changes, with their changed code; made before anything is watched."""
     made: dict[str, Codes] = {}
@@ -111,7 +106,7 @@ def hunt(stretch: Stretch) -> Report:
     blind = {d.name for d in left if stretch.every_case or not fits(d.rewrites)}
     with scratch_folder() as scratch, watched({d.name: d.rewrites for d in left}) as reached:
         for number in range(stretch.first, stretch.last):
-            data = drawer().draw(stretch.seed, number)
+            data = draw(Kinds(), stretch.seed, number)
             concerned = [d for d in left if not d.of_the_judge or "judge" in data]
             if not concerned:
                 continue

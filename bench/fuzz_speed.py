@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.fuzz.case import CasePlayer
-from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.drawing import Kinds, draw
 from conformance.pool import freeze_once
 from conformance.scratch import scratch_folder
 
@@ -46,24 +46,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     seconds = parser.parse_args().seconds
     with_media = {**MEDIAN, "clip": {"seconds": 5.4, "frames": True}}
-    drawer = Drawer(Kinds())
-    drawer.draw(0, 0)
     freeze_once()
     with scratch_folder() as scratch:
         player = CasePlayer(1, scratch)
 
         def median(data: dict[str, Any]) -> Callable[[int], None]:
             def step(number: int) -> None:
-                drawer.draw(1, number)  # what a case costs beside its play
+                draw(Kinds(), 1, number)  # what a case costs beside its play
                 player.play(data, number)
 
             return step
 
         def drawn(number: int) -> None:
-            player.case(number, drawer.draw(1, number))
+            player.case(number, draw(Kinds(), 1, number))
 
         def only_drawn(number: int) -> None:
-            drawer.draw(1, number)
+            draw(Kinds(), 1, number)
 
         for name, step in (
             ("median case, no media", median(MEDIAN)),

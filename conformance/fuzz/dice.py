@@ -1,13 +1,14 @@
-"""What the strategies roll: a thin layer over Hypothesis' `draw`, so that a drawn scenario reads as a story.
+"""What the strategies roll, with Hypothesis or from a seed, so that a drawn scenario reads as a story.
 
 Every choice shrinks towards its first alternative, towards the smaller number and towards "no".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -21,21 +22,30 @@ def _whole(least: int, most: int) -> st.SearchStrategy[int]:
     return st.integers(least, most)
 
 
-class Draw(Protocol):
-    """Hypothesis' own `draw`, as a composite strategy is given it."""
-
-    def __call__(self, strategy: st.SearchStrategy[T], label: object = None) -> T: ...
-
-
 class Dice:
     """Choices with weights that a reader can add up: percentages and parts."""
 
-    def __init__(self, draw: Any) -> None:
-        self.draw: Draw = draw
+    def __init__(self, number: Callable[[int, int], int]) -> None:
+        self.number = number
+        """A whole number from the first to the second, both included."""
 
-    def number(self, least: int, most: int) -> int:
-        """A whole number from `least` to `most`, both included."""
-        return self.draw(_whole(least, most))
+    @classmethod
+    def drawn(cls, draw: Any) -> Dice:
+        """Rolled by Hypothesis: `draw` is what a composite strategy is given."""
+        return cls(lambda least, most: draw(_whole(least, most)))
+
+    @classmethod
+    def seeded(cls, seed: str) -> Dice:
+        """The same rolls for the same seed, with any version of Hypothesis and of Python."""
+        bits = random.Random(seed).getrandbits
+
+        def number(least: int, most: int) -> int:
+            span = most - least + 1
+            while (rolled := bits(span.bit_length())) >= span:  # each number as often as the others
+                pass
+            return least + rolled
+
+        return cls(number)
 
     def chance(self, percent: int) -> bool:
         """True so many times in a hundred."""

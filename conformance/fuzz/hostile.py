@@ -8,8 +8,6 @@ import contextlib
 import json
 from typing import Any
 
-from hypothesis import strategies as st
-
 from conformance.fuzz.dice import Dice
 
 Data = dict[str, Any]
@@ -91,10 +89,8 @@ RAW = (
 )
 
 
-@st.composite
-def hostile_client(draw: Any) -> Data:
+def hostile_client(dice: Dice) -> Data:
     """A client's connection and its steps; what is drawn is plain data that a file can hold."""
-    dice = Dice(draw)
     greets = dice.chance(60)
     steps = [step(dice) for _ in range(dice.number(0, 12))]
     if greets:

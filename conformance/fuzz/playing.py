@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from conformance.fuzz.case import Block, BlockResult, CasePlayer, CaseResult, Found
-from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.drawing import draw
 from conformance.fuzz.server_case import ServerCasePlayer
 from conformance.pool import freeze
 from conformance.scratch import scratch_folder
@@ -31,18 +31,16 @@ def player_for(data: dict[str, Any], seed: int, scratch: Path) -> Player:
 def play_block(block: Block) -> BlockResult:
     """Draw and play the cases of a block; a module-level function, so that it can be sent to a worker."""
     began_s = time.process_time()
-    drawer = _drawer(block.kinds, os.getpid())
+    _made_ready(os.getpid())
     with scratch_folder() as scratch:
         cases = []
         for number in block.numbers:
-            data = drawer.draw(block.seed, number)
+            data = draw(block.kinds, block.seed, number)
             cases.append(player_for(data, block.seed, scratch).case(number, data))
     return BlockResult(tuple(cases), time.process_time() - began_s)
 
 
-@lru_cache(maxsize=4)
-def _drawer(kinds: Kinds, pid: int) -> Drawer:
-    drawer = Drawer(kinds)
-    drawer.draw(0, 0)  # loads the rest of Hypothesis
-    freeze()  # before the first case, so that the collection after each has its own objects alone to look at
-    return drawer
+@lru_cache(maxsize=1)
+def _made_ready(pid: int) -> None:
+    """Once a process, before its first case: the collection after each then has its own objects alone to look at."""
+    freeze()

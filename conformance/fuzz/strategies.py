@@ -28,7 +28,11 @@ def scenario_data(draw: Any, *, media: bool = True, judge: bool = True, seams: b
         judge: some scenarios have a judge, with faults of its own.
         seams: faults that act on a client in this process, possible only with such a client.
     """
-    dice = Dice(draw)
+    return roll_scenario(Dice.drawn(draw), media=media, judge=judge, seams=seams)
+
+
+def roll_scenario(dice: Dice, *, media: bool = True, judge: bool = True, seams: bool = True) -> Data:
+    """As `scenario_data`, from any dice."""
     judged = judge and dice.chance(18)
     count = dice.weighted(((82, 1), (12, 2), (6, 3)))
     ids = ("1",) if count == 1 and not judged else tuple("abc"[:count])

@@ -12,7 +12,7 @@ from conformance.clock import VirtualLoop
 from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import applied
 from conformance.fuzz.case import Block, CasePlayer, Found
-from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.drawing import Kinds, draw
 from conformance.fuzz.executors import local
 from conformance.fuzz.playing import play_block
 from conformance.fuzz.shrink import shrink
@@ -33,8 +33,7 @@ PLAIN: dict[str, Any] = {
 
 
 def test_the_same_seed_gives_the_same_traces(tmp_path: Path) -> None:
-    drawer = Drawer(Kinds())
-    datas = [drawer.draw(3, number) for number in range(4, 11)]
+    datas = [draw(Kinds(), 3, number) for number in range(4, 11)]
 
     def digests() -> list[str]:
         player = CasePlayer(3, tmp_path, trace=True)

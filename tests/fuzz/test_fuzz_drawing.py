@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import HealthCheck, given, settings
 
-from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.drawing import Kinds, draw
 from conformance.fuzz.faults import FORMS
 from conformance.fuzz.judging import NAMES
 from conformance.fuzz.strategies import build, scenarios
@@ -19,24 +19,21 @@ killed is a process of its own."""
 
 
 def test_every_drawn_case_is_a_valid_scenario_and_the_same_again() -> None:
-    drawer, other = Drawer(Kinds()), Drawer(Kinds())
-
-    drawn = [drawer.draw(5, number) for number in range(300)]
-    again = [other.draw(5, number) for number in reversed(range(300))][::-1]
+    drawn = [draw(Kinds(), 5, number) for number in range(300)]
+    again = [draw(Kinds(), 5, number) for number in reversed(range(300))][::-1]
 
     assert [build(data, f"fuzz/{n}").id for n, data in enumerate(drawn)] == [f"fuzz/{n}" for n in range(300)]
     assert drawn == again
-    assert drawer.draw(6, 0) != drawn[0]
+    assert draw(Kinds(), 6, 0) != drawn[0]
 
 
 def test_every_fault_is_drawn_with_what_it_can_vary() -> None:
     assert {*FORMS, *NAMES} == set(FAULTS) - APART
 
-    drawer = Drawer(Kinds())
     names: Counter[str] = Counter()
     shapes: Counter[str] = Counter()
     for number in range(1500):
-        data = drawer.draw(1, number)
+        data = draw(Kinds(), 1, number)
         faults = data.get("faults", [])
         names.update(name for fault in faults for name in fault)
         shapes[f"{len(faults)} faults"] += 1
@@ -58,10 +55,10 @@ def test_every_fault_is_drawn_with_what_it_can_vary() -> None:
 
 
 def test_a_campaign_without_seams_draws_only_what_any_client_can_meet() -> None:
-    drawer = Drawer(Kinds(seams=False, judge=False, media=False))
+    kinds = Kinds(seams=False, judge=False, media=False)
 
     for number in range(200):
-        scenario = build(drawer.draw(2, number), "drawn")
+        scenario = build(draw(kinds, 2, number), "drawn")
         assert not [fault for fault in scenario.faults if fault.layer in ("client seam", "judge")]
         assert scenario.judge is None
         assert not any(spec.clip.frames for spec in scenario.specs)

@@ -17,7 +17,8 @@ from client.judge.replies import Reply
 from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import applied
 from conformance.fuzz.dice import Dice
-from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.drawing import Kinds
+from conformance.fuzz.drawing import draw as draw_case
 from conformance.fuzz.judging import FIELDS, KINDS, WRAPPINGS, reply_text
 from conformance.fuzz.play import play
 from conformance.fuzz.strategies import build
@@ -33,7 +34,7 @@ SETTINGS = settings(
 @st.composite
 def replies(draw: Any) -> tuple[str, str]:
     """(kind, what the judge says)."""
-    dice = Dice(draw)
+    dice = Dice.drawn(draw)
     kind = dice.pick(KINDS)
     return kind, reply_text(dice, kind)
 
@@ -147,11 +148,10 @@ def test_the_reference_sees_a_client_that_clamps() -> None:
 
 def test_drawn_judges_are_asked_at_most_twice_and_score_nothing_by_themselves() -> None:
     """End to end: the ledger's invariants and the model hold, and only a reply that holds scores gives any."""
-    drawer = Drawer(Kinds(media=False))
     judged = 0
     with scratch_folder() as scratch:
         for number in range(400):
-            data = drawer.draw(9, number)
+            data = draw_case(Kinds(media=False), 9, number)
             if "judge" not in data or data["server"]["reply"] == []:
                 continue
             judged += 1

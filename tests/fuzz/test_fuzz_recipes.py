@@ -12,7 +12,7 @@ from conformance.defects.rewrite import applied
 from conformance.defects.runner import catch_of
 from conformance.fuzz import recipes
 from conformance.fuzz.dice import Dice
-from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.drawing import Kinds, draw
 from conformance.fuzz.play import play
 from conformance.fuzz.recipes import Recipe
 from conformance.fuzz.stage import begun, stage_of, suit, units_of
@@ -26,28 +26,19 @@ from scenarios.model import Scenario
 DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
 
 
-class First(Dice):
+def first() -> Dice:
     """Dice that always fall on their first side."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-
-    def number(self, least: int, most: int) -> int:
-        return least
+    return Dice(lambda least, most: least)
 
 
-class Last(First):
+def last() -> Dice:
     """Dice that always fall on their last side."""
-
-    def number(self, least: int, most: int) -> int:
-        return most
+    return Dice(lambda least, most: most)
 
 
-class Middle(First):
+def middle() -> Dice:
     """Dice that fall between: what has an even chance or less does not happen."""
-
-    def number(self, least: int, most: int) -> int:
-        return (least + most) // 2
+    return Dice(lambda least, most: (least + most) // 2)
 
 
 def plain() -> dict[str, Any]:
@@ -71,14 +62,14 @@ def drawn(recipe: Recipe, dice: Dice) -> Scenario:
 @pytest.mark.parametrize(
     ("recipe", "dice", "defect"),
     [
-        (recipes.all_of_the_close, First(), "close-deadline-equal"),
-        (recipes.quoted_timeout, First(), "timeout-text-substring"),
-        (recipes.quoted_timeout, Last(), "timeout-text-substring"),
-        (recipes.cancelled_in_a_join, Last(), "outer-cancel-swallowed"),
-        (recipes.cancelled_in_a_join, Last(), "goodbye-after-cancel"),
-        (recipes.reset_under_the_teardown, First(), "pad-dies-on-closed-socket"),
-        (recipes.acks_stall, First(), "ack-timeout-fails-sample"),
-        (recipes.acks_stall, Last(), "ack-timeout-blocks-retry"),
+        (recipes.all_of_the_close, first(), "close-deadline-equal"),
+        (recipes.quoted_timeout, first(), "timeout-text-substring"),
+        (recipes.quoted_timeout, last(), "timeout-text-substring"),
+        (recipes.cancelled_in_a_join, last(), "outer-cancel-swallowed"),
+        (recipes.cancelled_in_a_join, last(), "goodbye-after-cancel"),
+        (recipes.reset_under_the_teardown, first(), "pad-dies-on-closed-socket"),
+        (recipes.acks_stall, first(), "ack-timeout-fails-sample"),
+        (recipes.acks_stall, last(), "ack-timeout-blocks-retry"),
     ],
 )
 def test_a_recipe_shows_the_defect_it_was_made_for(
@@ -95,21 +86,21 @@ def test_a_recipe_shows_the_defect_it_was_made_for(
 
 
 @pytest.mark.parametrize("recipe", [recipe for _, recipe in (*recipes.WITH_SEAMS, *recipes.ON_THE_WIRE)])
-@pytest.mark.parametrize("dice", [First(), Last()], ids=["first", "last"])
+@pytest.mark.parametrize("dice", [first(), last()], ids=["first", "last"])
 def test_every_recipe_gives_a_valid_scenario(recipe: Recipe, dice: Dice) -> None:
     assert drawn(recipe, dice).faults
 
 
 @pytest.mark.parametrize("recipe", [recipes.keep_alive, recipes.refused, recipes.silent_tail])
 def test_what_seldom_bites_alone_bites_in_its_recipe(recipe: Recipe, tmp_path: Path) -> None:
-    result = play(drawn(recipe, First()), RunOptions(seed=1), tmp_path).result
+    result = play(drawn(recipe, first()), RunOptions(seed=1), tmp_path).result
 
     assert result.outcome is Outcome.PASS
     assert {report.state for report in result.faults} == {"observed"}
 
 
 def test_a_second_attempt_meets_its_own_fault(tmp_path: Path) -> None:
-    scenario = drawn(recipes.second_attempt, Middle())
+    scenario = drawn(recipes.second_attempt, middle())
     first, second = play(scenario, RunOptions(seed=1), tmp_path).result.faults
 
     assert [fault.attempt for fault in scenario.faults] == [1, 2]
@@ -118,7 +109,7 @@ def test_a_second_attempt_meets_its_own_fault(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_nothing_can_abort_takes_its_whole_grace(tmp_path: Path) -> None:
-    played = play(drawn(recipes.lost_reader, First()), RunOptions(seed=1), tmp_path)
+    played = play(drawn(recipes.lost_reader, first()), RunOptions(seed=1), tmp_path)
 
     assert "teardown cut short: reader" in played.states
     assert played.findings == ()
@@ -127,7 +118,7 @@ def test_a_reader_that_nothing_can_abort_takes_its_whole_grace(tmp_path: Path) -
 def test_triggers_name_events_that_come() -> None:
     data = plain()
     stage = stage_of(data)
-    names = [stage.event(dice, ((1, "response.done"), (1, "session.created"))) for dice in (First(), Last())]
+    names = [stage.event(dice, ((1, "response.done"), (1, "session.created"))) for dice in (first(), last())]
 
     assert names == [("session.created", 1)] * 2
     assert not stage.has("response.created", "playback.ack")
@@ -136,7 +127,7 @@ def test_triggers_name_events_that_come() -> None:
 
 def test_the_script_is_made_to_hold_what_a_fault_acts_on() -> None:
     data = plain()
-    suit(Last(), data, ["freeze_tail"])
+    suit(last(), data, ["freeze_tail"])
     (reply,) = begun(data["server"]["reply"], units_of(data))
 
     assert reply["starts_at_unit"] + reply["units"] > units_of(data)
@@ -145,9 +136,9 @@ def test_the_script_is_made_to_hold_what_a_fault_acts_on() -> None:
 
 def test_most_drawn_faults_find_their_events() -> None:
     """Of the cases of a seed: a trigger on an event of a reply that no script has is the exception."""
-    drawer, triggers, astray = Drawer(Kinds(judge=False)), 0, 0
+    triggers, astray = 0, 0
     for number in range(150):
-        data = drawer.draw(5, number)
+        data = draw(Kinds(judge=False), 5, number)
         counts = stage_of(data).counts
         for fault in data.get("faults", ()):
             on = next(iter(fault.values())).get("on", {})

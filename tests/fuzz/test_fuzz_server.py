@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.fuzz.drawing import Drawer, Kinds
+from conformance.fuzz.drawing import Kinds, draw
 from conformance.fuzz.server_case import ServerCasePlayer
 from conformance.outcome import Outcome
 from mockserver.app import MockServer
@@ -27,12 +27,12 @@ def findings(data: dict[str, Any]) -> set[str]:
 
 
 def test_drawn_hostile_clients_do_no_harm_and_play_the_same_again() -> None:
-    drawer, player = Drawer(Kinds(server=True)), ServerCasePlayer(2)
+    hostile, player = Kinds(server=True), ServerCasePlayer(2)
 
-    results = [player.case(number, drawer.draw(2, number)) for number in range(40)]
+    results = [player.case(number, draw(hostile, 2, number)) for number in range(40)]
 
     assert [r.found for r in results if r.outcome is not Outcome.PASS] == []
-    assert [player.case(number, drawer.draw(2, number)) for number in range(5)] == results[:5]
+    assert [player.case(number, draw(hostile, 2, number)) for number in range(5)] == results[:5]
 
 
 @pytest.mark.parametrize("end", ["abort", "fin", "close", "wait"])
