@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 SECRET: Final = "sk-canary-5b1fe0c94d7a4e62"
@@ -25,6 +26,7 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=8)
 def forms(secret: str) -> tuple[str, ...]:
     """The secret as it is, and in base64 at each of the three places it can have in a longer text."""
     raw = secret.encode()

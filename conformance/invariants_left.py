@@ -98,18 +98,20 @@ def path_escape(observation: Observation) -> Iterator[Finding]:
 
 def secret_in_artifact(observation: Observation) -> Iterator[Finding]:
     """The API key that the client was given stands in no file, no log message, no event and no address."""
-    wanted = tuple(form for secret in observation.secrets for form in forms(secret))
+    wanted = [form for secret in observation.secrets for form in forms(secret)]
     for where, text in _texts(observation):
-        if any(form in text for form in wanted):
-            yield Finding(
-                "secret-in-artifact", (), "the API key that was given appears nowhere", f"in {where}"
-            )
+        for form in wanted:
+            if form in text:
+                told = "the API key that was given appears nowhere"
+                yield Finding("secret-in-artifact", (), told, f"in {where}")
+                break
 
 
 def _texts(observation: Observation) -> Iterator[tuple[str, str]]:
     """Every text that the client has a part in, each with its place."""
+    before = len(str(observation.out)) + 1
     for path, data in observation.files().items():
-        below = str(path.relative_to(observation.out))
+        below = str(path)[before:]
         yield f"the name of {path.name[:40]}", below
         yield below, data.decode("utf-8", "replace")
     for said in sorted(observation.out.parent.glob("client.std*")):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from conformance.abilities import ALL, Abilities
@@ -175,9 +175,7 @@ class Observation:
         Links are left out, and what is behind them.
         """
         if self._files is None:
-            found = [os.path.join(folder, name) for folder, _, names in os.walk(self.out) for name in names]
-            found = [path for path in found if S_ISREG(os.lstat(path).st_mode)]
-            self._files = {path: path.read_bytes() for path in sorted(map(Path, found))}
+            self._files = {path: path.read_bytes() for path in sorted(map(Path, _regular_files(self.out)))}
         return self._files
 
     @property
@@ -190,6 +188,16 @@ class Observation:
         if self._in_time[0] != known:  # asked for by every invariant, of thousands of entries
             self._in_time = known, [e for e in self.entries if not e.data.get("after_release")]
         return self._in_time[1]
+
+
+def _regular_files(folder: str | Path) -> Iterator[str]:
+    """Every file below a folder, links and what is behind them left out; none where there is no folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _regular_files(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                yield entry.path
 
 
 def stack_of(task: asyncio.Task[Any]) -> tuple[str, ...]:
