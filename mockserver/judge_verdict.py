@@ -49,7 +49,7 @@ def read_verdict(kind: Kind, content: str | None, finish_reason: str | None) -> 
         return Verdict("incomplete", detail="no content")
     required = REQUIRED_FIELDS[kind]
     # Braces within a string open and close nothing to who reads JSON, and do to who looks for fragments.
-    as_json = _verdict_of(list(_plain_objects(text)), {}, required)
+    as_json = _verdict_of(list(_lenient_objects(text)), {}, required)
     if as_json.standing == "verdict":
         return as_json
     fragments = [found for found in map(_parsed, _OBJECT.findall(text)) if isinstance(found, dict)]
@@ -76,6 +76,29 @@ def _verdict_of(
     return Verdict("verdict", scores)
 
 
+def _lenient_objects(text: str) -> Iterator[Mapping[str, Any]]:
+    """Objects that some reader of JSON takes: NaN and trailing commas are none to it but no reason to see nothing."""
+    at = text.find("{")
+    for _ in range(_MOST_OBJECTS):
+        if at < 0:
+            return
+        found, at = _object_at(text, at)
+        if found is not None:
+            yield found
+        at = text.find("{", at)
+
+
+def _object_at(text: str, at: int) -> tuple[Mapping[str, Any] | None, int]:
+    """The object that begins at a brace, and where to look for the next."""
+    try:
+        found, end = _LENIENT.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        fragment = _OBJECT.match(text, at)
+        found = _parsed(fragment[0]) if fragment is not None else None
+        end = fragment.end() if fragment is not None else at
+    return (found, end) if isinstance(found, dict) else (None, at + 1)
+
+
 def _inside(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Objects right inside an object: a fragment between braces too, which a client may take."""
     return [value for value in found.values() if isinstance(value, dict)]
@@ -95,8 +118,11 @@ def plain_standing(kind: Kind, content: str | None) -> Standing:
     if not whole:
         return "none"
     verdicts = [_scores(found, required) for found in whole]
-    agreed = not isinstance(verdicts[0], str) and all(scores == verdicts[0] for scores in verdicts)
-    return "verdict" if agreed else "invalid"
+    if isinstance(verdicts[0], str) or any(scores != verdicts[0] for scores in verdicts):
+        return "invalid"
+    # Who also reads what has a comma too many, or stands inside, may see another verdict beside it.
+    more = _verdict_of(list(_lenient_objects(text)), {}, required)
+    return "verdict" if more.standing == "verdict" else "none"
 
 
 def _plain_objects(text: str) -> Iterator[Mapping[str, Any]]:
@@ -123,6 +149,8 @@ def _refuse(constant: str) -> Any:
     raise _NoJson(constant)
 
 
+_LENIENT = json.JSONDecoder()
+"""Takes NaN, which then is an invalid verdict."""
 _PLAIN = json.JSONDecoder(parse_constant=_refuse)
 _MOST_OBJECTS = 400
 """Braces that are tried: enough for any verdict, and cheap for any flood."""

@@ -160,6 +160,7 @@ def test_braces_in_a_text_deep_inside_are_no_verdict_that_everybody_reads() -> N
     assert plain_standing("temporal", inner) == "verdict"
     assert plain_standing("temporal", f'{{"a": NaN, "b": {inner}}}') == "none"
     assert plain_standing("temporal", inner + ' {"temporal_score": 2, "is_relevant": 1}') == "invalid"
+    assert plain_standing("temporal", inner + ' {"temporal_score": 2, "is_relevant": 1,}') == "none"
 
 
 def test_braces_in_texts_hide_no_verdict_from_who_reads_json() -> None:

@@ -182,6 +182,9 @@ def test_the_user_speaks_after_the_echo(judging: Any, say: Any) -> None:
         ("content", '{"content_score": 85}', "invalid"),
         ("content", '{"content_score": "good"}', "invalid"),
         ("content", '{"content_score": NaN}', "invalid"),
+        ("chat", '{"success_score": 0} {"success_score": NaN}', "invalid"),
+        ("chat", '{"success_score": 0} {"success_score": 1,}', "invalid"),
+        ("chat", '{[} {"success_score": 0}', "verdict"),
     ],
 )
 def test_a_reply_stands_as_evaluation_md_has_it(kind: Any, text: str | None, standing: str) -> None:
