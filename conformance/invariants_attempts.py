@@ -75,6 +75,8 @@ def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
             continue
         if entry.kind == "received" and entry.name == "session.close":
             break  # what comes now is about the end, not about the attempt
+        if entry.kind == "sent" and entry.name == "(raw)":
+            break  # behind bytes that are no frame a client hears nothing more
         if entry.kind != "sent":
             continue
         if entry.name == "error":

@@ -398,3 +398,24 @@ def test_no_attempt_is_taken_for_timed_out_and_not_in_doubt_one_millisecond_befo
                 taken += early_s == 0.001
                 assert timeout_in_doubt(observation, attempt), (started_s, early_s)
     assert taken > 100  # rounding decides there
+
+
+def test_what_comes_behind_bytes_that_are_no_frame_was_never_told(tmp_path: Path) -> None:
+    data = {
+        "server": {
+            "profile": "july",
+            "reply": [{"starts_at_unit": 0, "units": 3, "text": "A cyclist passed."}],
+        },
+        "client": {"deadlines": {"request_s": 40.3, "drain_slack_s": 4.9}},
+        "faults": [
+            {"status": {"status": "failed", "on": {"received": "session.update"}, "attempt": 1}},
+            {"stop_reading": {"on": {"received": "input_audio_buffer.commit"}, "for_s": 15.0}},
+            {"bad_frame": {"kind": "short_close", "on": {"received": "input_audio_buffer.commit"}}},
+        ],
+    }
+
+    case = played(data, tmp_path)
+
+    # The failed reply is sent behind the broken frame: what the client saw is a drain that stalled.
+    assert case.findings == ()
+    assert "after 2 attempt(s)" in case.summary.samples[0][1]
