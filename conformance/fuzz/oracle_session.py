@@ -7,7 +7,6 @@ from typing import Any
 
 from conformance.doubts import NEAR_S
 from conformance.fuzz.attempts import (
-    SAME_S,
     TEARDOWN,
     Attempt,
     finding,
@@ -207,7 +206,7 @@ def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Ite
         any(what == "drain" for _, what, _ in attempt.missed)
         and attempt.only(*DEAF, *MUTE_END, *FROZEN)
         and not any(name == "error" for _, name in attempt.received)
-        and not _ended_otherwise(observation, attempt)
+        and not _ended_otherwise(attempt)
         and attempt.facts.close != "lost"
     ):
         requirements = ("R4", "R24", "R28")
@@ -216,19 +215,19 @@ def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Ite
         yield finding(attempt, "sample.attempts", requirements, "a lone stall is tried once more", actual)
 
 
-def _ended_otherwise(observation: Observation, attempt: Attempt) -> bool:
-    """Whether a reply ended other than completed before the client began to close, or failed by itself after that."""
-    closing_s = attempt.phase_s("closing") or attempt.ended_s or 0.0
-    return any(
-        entry.kind == "sent"
-        and entry.name == "response.done"
-        and entry.data.get("status") != "completed"
-        and (
-            entry.t_s - start_s_of(observation) < closing_s - SAME_S
-            or entry.data.get("status") in ("failed", "incomplete")
-        )
-        for entry in attempt.entries
-    )
+def _ended_otherwise(attempt: Attempt) -> bool:
+    """Whether a reply ended other than completed before the goodbye came to the server, or failed by itself after that.
+
+    By the server's order, for both may come in one instant: a stall that ends lets the client leave.
+    """
+    goodbye = False
+    for entry in attempt.entries:
+        goodbye |= entry.kind == "received" and entry.name == "session.close"
+        if entry.kind == "sent" and entry.name == "response.done":
+            status = entry.data.get("status")
+            if status in ("failed", "incomplete") or (status != "completed" and not goodbye):
+                return True
+    return False
 
 
 def _begun_too_late(observation: Observation, attempt: Attempt) -> bool:
@@ -261,11 +260,7 @@ def nothing_fails_by_itself(observation: Observation, attempts: list[Attempt]) -
         if not attempt.only(*MUTE_END, *FROZEN) or any(name == "error" for _, name in attempt.received):
             continue
         streamed = attempt.phase_s("streaming") is not None and attempt.times("sent", "session.created", 0.0)
-        if (
-            streamed
-            and not _ended_otherwise(observation, attempt)
-            and not _begun_too_late(observation, attempt)
-        ):
+        if streamed and not _ended_otherwise(attempt) and not _begun_too_late(observation, attempt):
             told = f"row {attempt.row}: {attempt.reason}"
             expected = "no failure of the client's own making"
             yield finding(attempt, "sample.outcome", ("R36", "R40", "R41"), expected, told)

@@ -419,3 +419,27 @@ def test_what_comes_behind_bytes_that_are_no_frame_was_never_told(tmp_path: Path
     # The failed reply is sent behind the broken frame: what the client saw is a drain that stalled.
     assert case.findings == ()
     assert "after 2 attempt(s)" in case.summary.samples[0][1]
+
+
+def test_a_reply_cancelled_as_the_stall_ends_makes_it_no_lone_stall(tmp_path: Path) -> None:
+    reply = {
+        "starts_at_unit": 0,
+        "units": 12,
+        "text": "A cyclist passed. Then it rained.",
+        "status": "cancelled",
+    }
+    data = {
+        "server": {"profile": "july", "reply": [reply]},
+        "client": {"deadlines": {"request_s": 120.0, "drain_slack_s": 10.0}},
+        "faults": [
+            {"stop_reading": {"on": {"sent": "input_audio_buffer.committed"}}},
+            {"resume_reading": {"on": {"sent": "response.done"}}},
+        ],
+    }
+
+    case = played(data, tmp_path)
+
+    # The server reads on in the instant of the reply's end; the client closes in that same instant, behind it.
+    assert case.findings == ()
+    assert "failed after 1 attempt(s)" in case.summary.samples[0][1]
+    assert "cancelled" in case.summary.samples[0][1]
