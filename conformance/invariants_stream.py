@@ -335,7 +335,7 @@ def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-_KEPT_BYTES = 1 << 19
+_KEPT_BYTES = 1 << 18
 """Sound that is short is played often: a fuzzer's clips are few."""
 
 
@@ -345,7 +345,7 @@ def _piece_sha(pcm: bytes, at_bytes: int, size_bytes: int) -> str:
     return _kept_piece_sha(pcm, at_bytes, size_bytes)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _kept_piece_sha(pcm: bytes, at_bytes: int, size_bytes: int) -> str:
     return sha(pcm[at_bytes : at_bytes + size_bytes])
 

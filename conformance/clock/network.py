@@ -35,6 +35,7 @@ class Endpoint:
         unread_bytes: what its transport was given to write and the peer's has not read yet; the end of the stream
             counts as one more.
         kept_back_bytes: of these, what its transport has not handed to the kernel yet.
+        hand_over: has its transport hand the kernel what that takes of them.
         ended: no byte follows.
         closed: its socket is closed, or about to be.
     """
@@ -45,6 +46,7 @@ class Endpoint:
     peer: "Endpoint | None" = None
     unread_bytes: int = 0
     kept_back_bytes: Callable[[], int] = int
+    hand_over: Callable[[], object] = int
     ended: bool = False
     closed: bool = False
 

@@ -13,6 +13,7 @@ import pytest
 from conformance.clock import VirtualLoop, run_virtual
 from conformance.clock import network as network_module
 from conformance.clock.sockets import HasSocketCalls, TcpInfo, tcp_info
+from conformance.clock.tasks import SIDE
 
 
 class Echo(asyncio.Protocol):
@@ -55,18 +56,22 @@ async def listening(answers: bool) -> tuple[asyncio.Server, list[Echo]]:
 
 
 @contextlib.asynccontextmanager
-async def dialogue() -> AsyncIterator[tuple[VirtualLoop, Echo, Echo]]:
-    """A client end and an answering server end of one connection, at rest."""
+async def dialogue(buffer_bytes: int | None = None) -> AsyncIterator[tuple[VirtualLoop, Echo, Echo]]:
+    """A client end and an answering server end of one connection, at rest; with buffers as small as that, if given."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     server, made = await listening(answers=True)
+    if buffer_bytes is not None:
+        server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+        loop.client_sndbuf_bytes = buffer_bytes
     _, client = await loop.create_connection(lambda: Echo(answers=False), *server.sockets[0].getsockname())
     await asyncio.sleep(0.01)
     try:
         yield loop, client, made[0]
     finally:
-        client.transport.abort()
-        made[0].transport.abort()
+        for end in (client, made[0]):
+            if end.transport.get_extra_info("socket").fileno() != -1:
+                end.transport.abort()
         server.close()
         await asyncio.sleep(0.01)
 
@@ -261,6 +266,50 @@ def test_what_was_written_at_once_is_handed_on_at_once() -> None:
             return server.pieces
 
     assert run_virtual(main) == [MORE_THAN_A_FIRST_WINDOW]
+
+
+@contextlib.asynccontextmanager
+async def backlog(size_bytes: int) -> AsyncIterator[tuple[Echo, Echo]]:
+    """A writer whose kernel would not take so much in all, and a reader that has stopped."""
+    async with dialogue(buffer_bytes=4096) as (_, client, server):
+        server.answers = False
+        server.transport.pause_reading()
+        for _ in range(size_bytes // 500):
+            client.transport.write(b"x" * 500)
+            await asyncio.sleep(0.25)
+        assert client.transport.get_write_buffer_size() > 0
+        yield client, server
+
+
+def test_a_backlog_is_handed_on_at_once_whatever_the_kernel_took_of_it() -> None:
+    async def main() -> list[int]:
+        async with backlog(25_000) as (_, server):
+            server.transport.resume_reading()
+            await asyncio.sleep(1e-9)
+            return server.pieces
+
+    assert run_virtual(main) == [25_000]
+
+
+def test_a_writer_hears_of_its_backlogs_end_in_a_context_of_its_own() -> None:
+    heard: list[str] = []
+
+    class Told(Echo):
+        def connection_lost(self, exc: Exception | None) -> None:
+            heard.append(SIDE.get())
+
+    async def main() -> int:
+        SIDE.set("client")
+        async with backlog(25_000) as (client, server):
+            client.transport.set_protocol(Told(answers=False))
+            client.transport.close()  # behind all that it still holds
+            SIDE.set("server")
+            server.transport.resume_reading()
+            await asyncio.sleep(1e-9)
+            return server.got_bytes
+
+    assert run_virtual(main) == 25_000
+    assert heard == ["client"]
 
 
 def test_no_more_is_handed_on_at_once_than_a_read_may_take() -> None:
