@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,6 +14,8 @@ from mockserver.judge_reading import REQUIRED_FIELDS, Kind
 Standing = Literal["verdict", "missing", "invalid", "incomplete", "none"]
 """verdict: it can be scored. missing, invalid: a required field is not there, or holds what cannot be used.
 incomplete: cut short or empty. none: no reply reached the client."""
+NumberOf = Callable[[Any], float | None]
+"""A field's number; None: it holds none."""
 _RANGES: Mapping[str, tuple[float, float, bool]] = {
     "temporal_score": (0, 3, True),
     "is_relevant": (0, 1, True),
@@ -24,6 +26,8 @@ _RANGES: Mapping[str, tuple[float, float, bool]] = {
 _OBJECT = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
 _TRAILING_COMMA = re.compile(r",\s*([}\]])")
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_PLAIN_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+"""A number in quotes that everybody reads: of "1e0", " 2 ", "+2", "0_1", other digits a client may think otherwise."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,18 @@ def read_verdict(kind: Kind, content: str | None, finish_reason: str | None) -> 
         return Verdict("incomplete", detail="no content")
     required = REQUIRED_FIELDS[kind]
     # Braces within a string open and close nothing to who reads JSON, and do to who looks for fragments.
-    as_json = _verdict_of(list(_lenient_objects(text)), {}, required)
+    as_json = _verdict_of(list(_lenient_objects(text)), {}, required, _as_number)
     if as_json.standing == "verdict":
         return as_json
     fragments = [found for found in map(_parsed, _OBJECT.findall(text)) if isinstance(found, dict)]
-    return _verdict_of(fragments, _fragments(text, required), required)
+    return _verdict_of(fragments, _fragments(text, required), required, _as_number)
 
 
 def _verdict_of(
-    outer: Sequence[Mapping[str, Any]], bare: Mapping[str, Any], required: tuple[str, ...]
+    outer: Sequence[Mapping[str, Any]],
+    bare: Mapping[str, Any],
+    required: tuple[str, ...],
+    number_of: NumberOf,
 ) -> Verdict:
     """What some objects and those inside them come to; where there is no object, what bare fields do."""
     objects = [one for found in outer for one in (found, *_inside(found))]
@@ -66,7 +73,7 @@ def _verdict_of(
     absent = [name for name in required if name not in found]
     if absent:
         return Verdict("missing", detail=f"missing {', '.join(absent)}")
-    verdicts = [_scores(candidate, required) for candidate in whole or [found]]
+    verdicts = [_scores(candidate, required, number_of) for candidate in whole or [found]]
     if any(isinstance(scores, str) for scores in verdicts):
         return Verdict("invalid", detail=next(scores for scores in verdicts if isinstance(scores, str)))
     if any(scores != verdicts[0] for scores in verdicts):
@@ -108,7 +115,8 @@ def plain_standing(kind: Kind, content: str | None) -> Standing:
     """How a reply stands by the outermost objects that any JSON reader takes, outside of all thoughts.
 
     `none` where no such object holds the required fields. Elsewhere (in bare fragments, beside `NaN`, in a thought that
-    never ends, inside another object) a client may see no field at all, or others.
+    never ends, inside another object) a client may see no field at all, or others. `none` too where a number stands in
+    quotes in a doubtful form: evaluation.md 16.5 does not say whether "1e0" is one.
     """
     text = _THOUGHT.sub("", content or "")
     if "<think>" in text:
@@ -117,11 +125,11 @@ def plain_standing(kind: Kind, content: str | None) -> Standing:
     whole = [found for found in _plain_objects(text) if all(name in found for name in required)]
     if not whole:
         return "none"
-    verdicts = [_scores(found, required) for found in whole]
+    verdicts = [_scores(found, required, _as_number) for found in whole]
     if isinstance(verdicts[0], str) or any(scores != verdicts[0] for scores in verdicts):
         return "invalid"
     # Who also reads what has a comma too many, or stands inside, may see another verdict beside it.
-    more = _verdict_of(list(_lenient_objects(text)), {}, required)
+    more = _verdict_of(list(_lenient_objects(text)), {}, required, _as_plain_number)
     return "verdict" if more.standing == "verdict" else "none"
 
 
@@ -173,11 +181,13 @@ def _fragments(text: str, required: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _scores(found: Mapping[str, Any], required: tuple[str, ...]) -> dict[str, float] | str:
+def _scores(
+    found: Mapping[str, Any], required: tuple[str, ...], number_of: NumberOf
+) -> dict[str, float] | str:
     scores: dict[str, float] = {}
     for name in required:
         least, most, whole = _RANGES[name]
-        number = _as_number(found[name])
+        number = number_of(found[name])
         if number is None or not least <= number <= most or (whole and number != int(number)):
             return f"invalid {name}: {found[name]!r}"
         scores[name] = round(number, 2)
@@ -189,6 +199,13 @@ def _as_number(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # no number; a whole one of hundreds of digits
         return None
     return number if math.isfinite(number) else None
+
+
+def _as_plain_number(value: Any) -> float | None:
+    """Only what every client must take for a number."""
+    if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value) is None:
+        return None
+    return _as_number(value)

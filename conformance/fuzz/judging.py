@@ -33,6 +33,26 @@ NUMBERS = (
     "2,5",
     "{}",
 )
+QUOTED = (
+    '"2.0"',
+    '"1"',
+    '"1e0"',
+    '" 2 "',
+    '"+2"',
+    '"0_1"',
+    '"\N{FULLWIDTH DIGIT ONE}"',
+    '"2/3"',
+    '"three"',
+    '"NaN"',
+    '"-0"',
+    '".5"',
+    '"1."',
+    '"0x1"',
+    '"1,0"',
+    '"true"',
+    '""',
+)
+"""Numbers in quotes (evaluation.md 16.5), some of them in doubt and some none."""
 WRAPPINGS = (
     "{}",
     "Here is my verdict: {} I hope it helps.",
@@ -50,14 +70,24 @@ WRAPPINGS = (
 )
 
 
+def _number(dice: Dice, scores: Sequence[float]) -> str:
+    """What stands in a field: mostly a score that can be given, with quotes now and then."""
+    how = dice.weighted(((75, "plain"), (12, "odd"), (5, "quoted"), (8, "in doubt")))
+    if how == "odd":
+        return dice.pick(NUMBERS)
+    if how == "in doubt":
+        return dice.pick(QUOTED)
+    score = str(dice.pick(scores))
+    return f'"{score}"' if how == "quoted" else score
+
+
 def verdict(dice: Dice, kind: str) -> str:
     """Text of a verdict: mostly one that holds, with a field now and then missing, doubled or in disguise."""
     parts = []
     for name, scores in FIELDS[kind].items():
         if dice.chance(12):
             continue
-        odd = dice.chance(20)
-        parts.append(f'"{name}": {dice.pick(NUMBERS) if odd else dice.pick(scores)}')
+        parts.append(f'"{name}": {_number(dice, scores)}')
         if dice.chance(5):
             parts.append(f'"{name}": {dice.pick(NUMBERS)}')
     if dice.chance(40):
@@ -133,7 +163,7 @@ def _http_status(dice: Dice) -> Data:
 
 
 def _invalid(dice: Dice) -> Data:
-    return {"value": dice.pick((9, -1, "3", "good", None, [3], True, 2.555, 1e300))}
+    return {"value": dice.pick((9, -1, "3", "good", None, [3], True, 2.555, 1e300, "2.0", "1e0", "2/3"))}
 
 
 PARAMETERS: dict[str, Callable[[Dice], Data]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,40 @@ def test_a_verdict_inside_an_object_may_be_taken_and_may_be_asked_for_again() ->
     both = '{"verdict": {"success_score": 0}, "success_score": 1}'
     assert read_verdict("chat", both, "stop").standing == "invalid"
     assert read_verdict("chat", '{"verdict": {"score": 0}}', "stop").standing == "missing"
+
+
+@pytest.mark.parametrize("quoted", ["1e0", "0_1", "\N{FULLWIDTH DIGIT ONE}", " 1 ", "+1", "1."])
+def test_a_number_in_doubtful_quotes_may_be_taken_and_may_be_asked_for_again(quoted: str) -> None:
+    text = json.dumps({"success_score": quoted}, ensure_ascii=False)
+
+    assert read_verdict("chat", text, "stop").scores == {"success_score": 1.0}
+    assert plain_standing("chat", text) == "none"
+    assert plain_standing("chat", f'{{"verdict": {text}, "success_score": 1}}') == "none"
+    assert plain_standing("chat", '{"success_score": "1.0"}') == "verdict"
+    assert plain_standing("chat", '{"success_score": "2e0"}') == "invalid"
+
+
+def test_a_judge_that_says_a_number_of_400_digits_is_invalid_and_no_error_of_the_judge() -> None:
+    assert read_verdict("chat", f'{{"success_score": {"1" * 400}}}', "stop").standing == "invalid"
+
+
+def test_the_client_is_not_blamed_for_asking_again_after_a_doubtful_number(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "samples": [
+            {"id": "1", "split": "PR_post_event_reminder", "clip": {"seconds": 2.4}, "reminder1": 0.5}
+        ],
+        "server": {"reply": [{"starts_at_unit": 0, "units": 1, "text": "A cyclist passed."}]},
+        "judge": {
+            "mode": "heuristic",
+            "replies": [{"kind": "chat", "text": '{"success_score": "1e0"}'}],
+        },
+    }
+
+    played = play(build(data, "doubtful"), RunOptions(seed=1), tmp_path)
+
+    assert played.findings == ()
+    assert "judge: scored after a re-ask" in played.states
 
 
 def test_braces_in_a_text_deep_inside_are_no_verdict_that_everybody_reads() -> None:
