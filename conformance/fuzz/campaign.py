@@ -130,7 +130,7 @@ def run_campaign(plan: Plan, *, save: Path | None, on_block: Told) -> Tally:
             tally.real_s = time.monotonic() - began_s
             if save is not None:
                 for group in fresh:
-                    files.write(group.found, save)
+                    files.write(group.found, save, plan.kinds)
             on_block(tally, fresh)
         _make_small(plan, tally, save)
     except KeyboardInterrupt:
@@ -154,7 +154,7 @@ def _make_small(plan: Plan, tally: Tally, save: Path | None) -> None:
                 continue
             group.found = shrink(group.found, player_for(group.found.data, plan.seed, scratch))
             if save is not None:
-                file = files.write(group.found, save)
+                file = files.write(group.found, save, plan.kinds)
                 if "steps" not in group.found.data and not group.found.against:
                     write_trace(group.found, file.with_suffix(".trace.ndjson"))
 

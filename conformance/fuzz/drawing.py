@@ -24,6 +24,12 @@ class Kinds:
     server: bool = False
     """Hostile clients against the mock server instead of scenarios against a client."""
 
+    @property
+    def flags(self) -> str:
+        """What `conformance fuzz` must be told to draw these, each flag behind a blank; empty: nothing."""
+        told = ((self.server, "--server"), (not self.media, "--no-media"), (not self.judge, "--no-judge"))
+        return "".join(f" {flag}" for said, flag in told if said)
+
 
 def draw(kinds: Kinds, seed: int, number: int) -> dict[str, Any]:
     """Data of a case; equal for equal arguments."""

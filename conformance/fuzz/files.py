@@ -14,6 +14,7 @@ import yaml
 
 from conformance import __version__
 from conformance.fuzz.case import Found
+from conformance.fuzz.drawing import Kinds
 from conformance.options import ConfigurationError
 from scenarios import ScenarioError
 from scenarios.source import read_source
@@ -44,21 +45,30 @@ class Saved:
     versions: str
     data: dict[str, Any]
     requirements: tuple[str, ...] = ()
+    drawn: str = ""
+    """The command that draws it again; empty in a file of before this was told."""
 
 
-def write(found: Found, folder: Path) -> Path:
+def drawn_by(seed: int, case: int, kinds: Kinds) -> str:
+    """The command that draws and plays one case again."""
+    return f"conformance fuzz --seed {seed}{kinds.flags} --case {case}"
+
+
+def write(found: Found, folder: Path, kinds: Kinds) -> Path:
     """Write a finding below a folder; its name follows from its key, so one finding is one file.
 
+    Args:
+        kinds: what the campaign that found it draws.
     Returns: the file.
     Raises OSError: it cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{found.key}.yaml"
-    file.write_text(text_of(found, file), encoding="utf-8")
+    file.write_text(text_of(found, file, kinds), encoding="utf-8")
     return file
 
 
-def text_of(found: Found, file: Path) -> str:
+def text_of(found: Found, file: Path, kinds: Kinds) -> str:
     """The file's text: what was found, as comments, then the scenario."""
     finding = found.finding
     head: dict[str, Any] = {
@@ -68,6 +78,7 @@ def text_of(found: Found, file: Path) -> str:
         "actual": finding.actual,
         "seed": found.seed,
         "case": found.number,
+        "drawn": drawn_by(found.seed, found.number, kinds),
         "ties": "in order" if found.ties is None else found.ties,
         "against": found.against or "the invariants",
         "versions": versions(),
@@ -127,6 +138,7 @@ def read(file: Path) -> Saved:
         versions=head.get("versions", ""),
         data=source.data,
         requirements=tuple(r for r in head.get("requires", "").split() if r.startswith("R")),
+        drawn=head.get("drawn", ""),
     )
 
 

@@ -179,11 +179,11 @@ def promote(file: Path, name: str, catalogue: Path | None) -> Path:
             "performances; say what must hold under `expect` and add it by hand"
         )
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(_promoted(same), encoding="utf-8")
+    place.write_text(_promoted(same, played.saved.drawn), encoding="utf-8")
     return place
 
 
-def _promoted(found: Found) -> str:
+def _promoted(found: Found, drawn: str) -> str:
     data = {
         **found.data,
         "title": f"{FILL_IN}: what must hold (found as {found.finding.id})",
@@ -192,7 +192,9 @@ def _promoted(found: Found) -> str:
         "tags": ["regression"],
         "expect": catalogue_expectation(found),
     }
-    origin = f"# From `conformance fuzz --seed {found.seed}`, case {found.number}.\n"
+    origin = f"# From `{drawn}`.\n"
+    if not drawn:
+        origin = f"# From `conformance fuzz --seed {found.seed}`, case {found.number}.\n"
     return origin + dumped(data)
 
 

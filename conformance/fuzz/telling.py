@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from conformance.fuzz import files
 from conformance.fuzz.campaign import Group, Plan, Tally, outcome_words
 from conformance.fuzz.states import missing, told, unreachable, wanted
 
@@ -58,9 +59,8 @@ def finished_lines(plan: Plan, tally: Tally, save: Path | None, *, states: bool)
         if save is not None:
             lines.append(f"  replay     conformance replay {save / f'{key}.yaml'}")
         else:
-            lines.append(
-                f"  again      conformance fuzz --seed {plan.seed} --case {group.first_case} --save DIR"
-            )
+            again = files.drawn_by(plan.seed, group.first_case, plan.kinds)
+            lines.append(f"  again      {again} --save DIR")
     rate = tally.cases / tally.cpu_s if tally.cpu_s else 0.0
     lines += [
         "",

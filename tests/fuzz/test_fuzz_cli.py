@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,10 +21,12 @@ from conformance.defects.rewrite import Rewrite, applied
 from conformance.fuzz import campaign as campaigns
 from conformance.fuzz.campaign import Plan, run_campaign
 from conformance.fuzz.case import BlockResult, CaseResult, Found
+from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.files import text_of
 from conformance.fuzz.replaying import FILL_IN
 from conformance.invariants import INVARIANTS
 from conformance.outcome import Finding, Outcome
+from mockserver.journal import Journal
 from scenarios import load_catalogue, load_scenario
 
 DEFECTS = {defect.name: defect for defect in ALL_DEFECTS}
@@ -81,6 +84,9 @@ def test_a_finding_is_a_small_scenario_that_says_how_it_was_found(found: Path) -
 
     assert text.startswith(f"# conformance finding 1\n# finding: {file.stem}\n# requires: R39\n")
     assert "# seed: 3\n" in text
+    assert re.search(
+        r"^# drawn: conformance fuzz --seed 3 --no-media --no-judge --case \d$", text, re.MULTILINE
+    )
     assert "# versions: duplex-conformance " in text
     assert f"# replay: conformance replay {file.name}" in text
     scenario = load_scenario(file)
@@ -101,6 +107,25 @@ def test_a_replay_fails_while_the_finding_is_there_and_says_so_when_it_is_not(fo
     code, said = run("replay", str(file))
     assert code == 3
     assert f"{file.stem} does not reproduce; found now: nothing" in said
+
+
+def test_what_is_told_to_see_a_finding_again_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Journal.add
+
+    def doubles(self: Journal, *given: Any) -> None:
+        right(self, *given)
+        self.entries.append(self.entries[-1])
+
+    monkeypatch.setattr(Journal, "add", doubles)
+    code, said = run("fuzz", "--server", "--cases", "1", "--seed", "4", "--jobs", "1")
+    assert code == 1, said
+    again = re.search(r"^  again      conformance (fuzz .*) --save DIR$", said, re.MULTILINE)
+    assert again is not None, said
+
+    code, said = run(*again[1].split())
+
+    assert code == 1, said
+    assert "journal-invalid" in said
 
 
 def test_a_trace_is_replayed_line_by_line(found: Path) -> None:
@@ -125,6 +150,9 @@ def test_promoting_fills_in_what_is_known_and_asks_for_a_title(found: Path, tmp_
     assert code == 0, said
     place = tmp_path / "regressions" / "padding-says-speech.yaml"
     data = yaml.safe_load(place.read_text())
+    assert re.match(
+        r"# From `conformance fuzz --seed 3 --no-media --no-judge --case \d`\.\n", place.read_text()
+    )
     assert data["requires"] == ["R39"]
     assert data["title"].startswith("FILL IN")
     assert taken[0] == 2
@@ -164,7 +192,7 @@ def test_what_nothing_explains_is_not_promoted(
     )
     file = tmp_path / "vague.yaml"
     found_now = Found(Finding("wire-violation", (), "", "speech-after-commit"), 3, 0, PLAIN)
-    file.write_text(text_of(found_now, file))
+    file.write_text(text_of(found_now, file, Kinds()))
 
     code, said = run("promote", str(file), "unexplained", "--catalogue", str(tmp_path))
 
