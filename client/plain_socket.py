@@ -4,6 +4,7 @@ and a whole message that is read while nobody waits behind an earlier one. All e
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,10 @@ class WrittenAtOnce:
         return await rest.__aexit__(*error)
 
 
+def _over() -> None:
+    """Nothing is left to abort."""
+
+
 class PlainClientConnection(ClientConnection):
     """One connection of the client."""
 
@@ -59,6 +64,20 @@ class PlainClientConnection(ClientConnection):
         if expected_state is State.OPEN and self.protocol.state is State.OPEN:
             return WrittenAtOnce(self)
         return super().send_context(expected_state=expected_state)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As the library's."""
+        self._made_of = transport
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As the library's, and from here on there is nothing to abort.
+
+        asyncio's transport, closed behind what it still had to write, forgets its loop when that has gone, not that it
+        is over: to abort it then, as the library does with a connection that is not open, raises an AttributeError.
+        """
+        super().connection_lost(exc)
+        self._made_of.abort = _over  # type: ignore[attr-defined]
 
     async def listen(self, take: Take) -> None:
         """Give each message to `take`, in order, until the connection ends.

@@ -60,3 +60,24 @@ def test_a_client_that_fails_without_one_is_found(
     assert {(one.id, one.expected) for one in found} == {
         ("sample.outcome", "no failure of the client's own making")
     }
+
+
+def test_a_connection_that_ends_behind_a_full_buffer_is_lost_like_any_other(tmp_path: Path) -> None:
+    data = {
+        **SLOW_MODEL,
+        "clip": {"seconds": 12.6, "frames": True},
+        "server": {"profile": "july", "reply": []},
+        "client": {"deadlines": {"request_s": 120.0}, "pace": "as-fast-as-possible"},
+        "faults": [
+            {
+                "stop_reading": {"on": {"sent": "input_audio_buffer.committed"}}
+            },  # never comes; its buffers are small
+            {"half_close": {"on": {"sent": "session.created"}, "attempt": 1}},
+        ],
+    }
+
+    ((_, told),) = play(build(data, "full-buffer"), RunOptions(seed=23001), tmp_path).summary.samples
+
+    # Not an AttributeError of asyncio's, which the library's last abort met.
+    assert told.startswith("failed after 1 attempt(s), close lost,")
+    assert "error 'ConnectionLost: ended without a close frame" in told
