@@ -175,7 +175,9 @@ def _fragments(text: str, required: tuple[str, ...]) -> dict[str, str]:
     # A number before a full stop may have been cut short, one before a slash is a fraction: neither is taken.
     found: dict[str, str] = {}
     for name in required:
-        match = re.search(rf"[\"']?{name}[\"']?\s*[:=]\s*[\"']?(-?\d+(?:\.\d+)?)(?![\d.]|\s*/)", text)
+        match = re.search(
+            rf"[\"']?{name}[\"']?\s*[:=]\s*[\"']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/)", text
+        )
         if match is not None:
             found[name] = match[1]
     return found

@@ -164,7 +164,8 @@ def pieces_in(text: str, kind: Kind) -> dict[str, Any]:
     """
     pieces: dict[str, Any] = {}
     for field in REQUIRED[kind]:
-        pattern = rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/\s*[0-9])'
+        # "2." and "2/" may be what is left of another number.
+        pattern = rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/)'
         values = list(dict.fromkeys(re.findall(pattern, text)))
         if len({float(value) for value in values}) > 1:
             told = ", ".join(values)

@@ -81,7 +81,7 @@ OVERLOOKED_DEFECTS: tuple[Defect, ...] = (
         rewrites=(
             Rewrite(
                 "client.judge.parsing:pieces_in",
-                r"""rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/\s*[0-9])'""",
+                r"""rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/)'""",
                 r"""rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.])'""",
             ),
         ),

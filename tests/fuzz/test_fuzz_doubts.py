@@ -163,6 +163,12 @@ def test_a_number_in_doubtful_quotes_may_be_taken_and_may_be_asked_for_again(quo
     assert plain_standing("chat", '{"success_score": "2e0"}') == "invalid"
 
 
+def test_a_bare_number_with_a_plus_or_behind_other_digits_is_read_as_the_client_reads_it() -> None:
+    assert read_verdict("content", '{"content_score": "+2"', "stop").scores == {"content_score": 2.0}
+    doubled = '"content_score": "\N{FULLWIDTH DIGIT ONE}", "content_score": 03'
+    assert read_verdict("content", doubled, "stop").scores == {"content_score": 3.0}
+
+
 def test_a_judge_that_says_a_number_of_400_digits_is_invalid_and_no_error_of_the_judge() -> None:
     assert read_verdict("chat", f'{{"success_score": {"1" * 400}}}', "stop").standing == "invalid"
 

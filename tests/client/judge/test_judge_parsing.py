@@ -74,6 +74,7 @@ UNSCORED: list[tuple[str, Any, str, str]] = [
     ("first invalid", "chat", '{"success_score": 7} {"success_score": 0}', "7 is out of range"),
     ("pieces that differ", "chat", '"success_score": 1 no, "success_score": 0', "several values"),
     ("share in pieces", "content", '"content_score": 2/3', "Missing judge field"),
+    ("share cut short", "content", '{"content_score": "2/', "Missing judge field"),
     ("hostile nesting", "chat", '{"a":' * 30_000, "Missing judge field"),
     ("hostile braces", "chat", "{" * 100_000, "Missing judge field"),
     ("hostile pairs", "chat", "{" + "{}" * 40_000, "Missing judge field"),
