@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ DOUBTS = (11, 12, 13)
 SLICER: Data = {"slicer": {"average_size_bytes": 900, "size_variation_bytes": 700, "delay_s": 1e-7}}
 BYTEWISE = frozenset({"limit_data", "slicer", "bandwidth", "latency"})
 """Faults that count bytes or writes: with other pieces they are other faults."""
+HARNESS_ERROR = "harness-error"
+"""Id of the finding that the harness itself broke in a performance."""
 MOVED_S = 0.0037
 """How much later the faults come when a difference is looked at again: off every beat that a scenario has."""
 _MOMENTS = ("at_s", "for_s", "delay_s")
@@ -156,14 +158,21 @@ class CasePlayer:
             yield Found(finding, self.seed, number, data, ties)
 
     def _beyond_doubt(self, found: Sequence[Found], data: Data, number: int) -> list[Found]:
-        """Those that do not hang on the order of what happened at the deadline's own instant."""
-        keys = {one.key for one in found}
+        """Those that do not hang on the order of what happened at the deadline's own instant.
+
+        An error of the harness in one of the orders is found whatever it hangs on.
+        """
+        keys, broken = {one.key for one in found}, []
         for ties in DOUBTS:
-            keys &= {one.key for one in self._found(self.play(data, number, ties=ties), data, number)}
-        return [one for one in found if one.key in keys]
+            again = list(self._found(self.play(data, number, ties=ties), data, number, ties))
+            keys &= {one.key for one in again}
+            broken += _broken(again)
+        kept = [one for one in found if one.key in keys]
+        known = {one.key for one in kept}
+        return kept + list({one.key: one for one in broken if one.key not in known}.values())
 
     def _variants(self, number: int, data: Data) -> Iterator[str]:
-        names = {name for fault in data.get("faults", ()) for name in fault}
+        names = {name for name, _ in faults_of(data)}
         if number % TIES_EVERY == 1 and not _order_decides(data):
             yield "ties"
         if number % CHUNKS_EVERY == 3 and not names & BYTEWISE:
@@ -173,48 +182,86 @@ class CasePlayer:
         self, played: Played, against: str, data: Data, number: int, ties: int | None = None
     ) -> tuple[list[Found], str]:
         """Compare with a performance that should have ended the same way."""
-        if against == "chunks":
-            other = self.play({**data, "faults": [*data.get("faults", ()), SLICER]}, number)
-        else:
-            ties = number if ties is None else ties
-            other = self.play(data, number, ties=ties)
+        if against == "ties" and ties is None:
+            ties = number
+        varied = _varied(data, against)
+        other = self.play(varied, number, ties=_order(against, ties))
         known = {Found(finding, self.seed, number, data).key for finding in played.findings}
-        fresh = [f for f in self._found(other, data, number, ties) if f.key not in known]
+        fresh = [f for f in self._found(other, varied, number, ties) if f.key not in known]
+        if broken := _broken(fresh):
+            return broken, ""
         difference = None
         if not played.findings and not other.findings:
             difference = played.summary.difference(other.summary)
         if not fresh and difference is None:
             return [], ""
-        if played.near_misses or other.near_misses:
-            return [], f"with other {against} it ends otherwise, beside an event within 1 ms of a deadline"
-        if not fresh and _bitten(played) != _bitten(other):
-            return [], f"with other {against} another fault bites"
-        if not fresh and _SLOW_READER in played.states | other.states:
-            return [], f"with other {against} a slow reader takes other steps"
-        if not fresh and (played.open_orders or other.open_orders):
-            return (
-                [],
-                f"with other {against} it ends otherwise, beside input in the instant of a server's timer",
-            )
-        if fresh and against == "ties":
-            return fresh, ""
+        if doubt := _doubt(played, other, fresh):
+            return [], f"with other {against} {doubt}"
         if fresh:
-            return [
-                replace(one, data={**data, "faults": [*data.get("faults", ()), SLICER]}) for one in fresh
-            ], ""
+            return fresh, ""
         assert difference is not None
         moved = _moved(data)
-        if moved is not None and not self._differs(moved, against, number, ties):
-            return [], f"with other {against} it ends otherwise, and not when its faults come a little later"
+        if moved is not None:
+            differs, broken = self._differs(moved, against, number, ties)
+            if broken:
+                return broken, ""
+            if not differs:
+                return (
+                    [],
+                    f"with other {against} it ends otherwise, and not when its faults come a little later",
+                )
         sample, expected, actual = difference
         finding = Finding(f"depends-on-{against}", (), expected, actual, sample)
         return [Found(finding, self.seed, number, data, ties, against)], ""
 
-    def _differs(self, data: Data, against: str, number: int, ties: int | None) -> bool:
-        """Whether other data, too, ends otherwise in another order or in other pieces."""
-        other = {**data, "faults": [*data["faults"], SLICER]} if against == "chunks" else data
-        played = self.play(other, number, ties=None if against == "chunks" else ties)
-        return self.play(data, number).summary.difference(played.summary) is not None
+    def _differs(self, data: Data, against: str, number: int, ties: int | None) -> tuple[bool, list[Found]]:
+        """Whether other data, too, ends otherwise in another order or in other pieces; and errors of the harness."""
+        plain, varied = self.play(data, number), _varied(data, against)
+        other = self.play(varied, number, ties=_order(against, ties))
+        broken = _broken(self._found(plain, data, number))
+        broken += _broken(self._found(other, varied, number, _order(against, ties)))
+        if broken:
+            return False, broken
+        return plain.summary.difference(other.summary) is not None, []
+
+
+def _broken(found: Iterable[Found]) -> list[Found]:
+    """The errors of the harness among them: of such a performance nothing else can be said."""
+    return [one for one in found if one.finding.id == HARNESS_ERROR]
+
+
+def _varied(data: Data, against: str) -> Data:
+    """The scenario of the other performance."""
+    return {**data, "faults": [*(data.get("faults") or ()), SLICER]} if against == "chunks" else data
+
+
+def _order(against: str, ties: int | None) -> int | None:
+    """The order of simultaneous events in the other performance."""
+    return None if against == "chunks" else ties
+
+
+def _doubt(played: Played, other: Played, fresh: Sequence[Found]) -> str:
+    """Why two performances may end otherwise though the client is right; "" if nothing says so."""
+    if played.near_misses or other.near_misses:
+        return "it ends otherwise, beside an event within 1 ms of a deadline"
+    if fresh:
+        return ""
+    if _bitten(played) != _bitten(other):
+        return "another fault bites"
+    if _SLOW_READER in played.states | other.states:
+        return "a slow reader takes other steps"
+    if played.open_orders or other.open_orders:
+        return "it ends otherwise, beside input in the instant of a server's timer"
+    return ""
+
+
+def faults_of(data: Data) -> list[tuple[str, Data]]:
+    """Name and parameters of each fault, however it is written: alone as text, without parameters, with some."""
+    pairs: list[tuple[str, Data]] = []
+    for fault in data.get("faults") or ():
+        given = {fault: None} if isinstance(fault, str) else fault
+        pairs += [(name, parameters or {}) for name, parameters in given.items()]
+    return pairs
 
 
 def _moved(data: Data) -> Data | None:
@@ -223,15 +270,9 @@ def _moved(data: Data) -> Data | None:
     What a fault that comes in the very instant of an event does to it, the order of the instant decides, and each is
     right: a difference that is the client's is there when the fault comes a little later as well.
     """
-    faults: list[Any] = []
-    for fault in data.get("faults", ()):
-        moved = {
-            name: {key: _later(key, value) for key, value in (given or {}).items()} or None
-            for name, given in fault.items()
-        }
-        faults.append(moved)
-    if faults == data.get("faults", []):
+    if not any(_later(key, value) != value for _, given in faults_of(data) for key, value in given.items()):
         return None
+    faults = [{n: {k: _later(k, v) for k, v in given.items()} or None} for n, given in faults_of(data)]
     later = {**data, "faults": faults}
     try:
         build(later, "moved")
@@ -252,8 +293,10 @@ def _order_decides(data: Data) -> bool:
     Jitter is drawn write by write, and what order they have decides whose is whose; a disk that holds up the whole loop
     holds up other samples or other steps, as they come.
     """
-    faults = [(name, fault[name] or {}) for fault in data.get("faults", ()) for name in fault]
-    return any(name == "slow_disk" or (name == "latency" and given.get("jitter_s")) for name, given in faults)
+    return any(
+        name == "slow_disk" or (name == "latency" and given.get("jitter_s"))
+        for name, given in faults_of(data)
+    )
 
 
 def _bitten(played: Played) -> set[str]:

@@ -41,6 +41,7 @@ class Dice:
 
         def number(least: int, most: int) -> int:
             span = most - least + 1
+            assert span > 0, f"nothing to roll from {least} to {most}"
             while (rolled := bits(span.bit_length())) >= span:  # each number as often as the others
                 pass
             return least + rolled

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
+from conformance.fuzz.dice import Dice
 from conformance.fuzz.drawing import Kinds, draw
 from conformance.fuzz.faults import FORMS
 from conformance.fuzz.judging import NAMES
@@ -25,6 +27,11 @@ def test_every_drawn_case_is_a_valid_scenario_and_the_same_again() -> None:
     assert [build(data, f"fuzz/{n}").id for n, data in enumerate(drawn)] == [f"fuzz/{n}" for n in range(300)]
     assert drawn == again
     assert draw(Kinds(), 6, 0) != drawn[0]
+
+
+def test_nothing_to_choose_from_is_told_and_not_rolled_for_ever() -> None:
+    with pytest.raises(AssertionError, match="nothing to roll from 0 to -1"):
+        Dice.seeded("x").pick([])
 
 
 def test_every_fault_is_drawn_with_what_it_can_vary() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from conformance.fuzz.case import MOVED_S, CasePlayer, _moved
+from conformance.fuzz import play as playing
+from conformance.fuzz.case import DOUBTS, MOVED_S, CasePlayer, _moved, faults_of
 from conformance.fuzz.play import Played, Summary
-from conformance.outcome import Outcome
+from conformance.observation import Observation
+from conformance.outcome import Finding, Outcome
 
 CUT_BESIDE_AN_ACK: dict[str, Any] = {
     "title": "t",
@@ -60,6 +62,62 @@ def test_a_difference_that_stays_when_the_faults_come_later_is_found(
     found, note = player._against(right, "ties", data, 8209)
 
     assert ([one.finding.id for one in found], note) == (["depends-on-ties"], "")
+
+
+@pytest.mark.parametrize("broken_at", [2, 3, 4])
+def test_an_error_of_the_harness_in_another_performance_is_found_and_ends_no_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken_at: int
+) -> None:
+    player = CasePlayer(16001, tmp_path)
+    perform, performances = playing.perform, iter(range(1, 9))
+
+    def breaks(*given: Any) -> Observation:
+        if next(performances) == broken_at:  # 1 as drawn, 2 with other ties, 3 and 4 moved
+            raise ArithmeticError("ours")
+        return perform(*given)
+
+    monkeypatch.setattr(playing, "perform", breaks)
+
+    (found,) = player.case(8209, CUT_BESIDE_AN_ACK).found
+
+    assert (found.finding.id, found.against) == ("harness-error", "")
+    assert "ArithmeticError: ours" in found.finding.actual
+    assert (found.data == CUT_BESIDE_AN_ACK, found.ties) == (broken_at == 2, None if broken_at == 3 else 8209)
+    assert player.play(found.data, 8209, ties=found.ties).findings == ()
+
+
+def test_an_error_of_the_harness_in_an_order_that_is_tried_for_a_doubt_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = CasePlayer(1, tmp_path)
+    right = player.play(CUT_BESIDE_AN_ACK, 0)
+    seen = Finding("task-leak", ("R9",), "none", "one")
+    first = replace(
+        right, near_misses=1, result=replace(right.result, outcome=Outcome.FAIL, findings=(seen,))
+    )
+    broken = replace(right, result=replace(right.result, outcome=Outcome.HARNESS_ERROR, reason="ours"))
+
+    def play(data: dict[str, Any], number: int, *, ties: int | None = None) -> Played:
+        return first if ties is None else broken if ties == DOUBTS[-1] else right
+
+    monkeypatch.setattr(player, "play", play)
+
+    case = player.case(0, CUT_BESIDE_AN_ACK)
+
+    assert [(one.finding.id, one.ties) for one in case.found] == [("harness-error", DOUBTS[-1])]
+
+
+def test_faults_are_taken_apart_however_they_are_written(tmp_path: Path) -> None:
+    written: list[Any] = ["no_session_closed", {"no_session_closed": None}, {"no_session_closed": {}}]
+    for fault in written:
+        data = {**CUT_BESIDE_AN_ACK, "faults": [fault]}
+        assert faults_of(data) == [("no_session_closed", {})]
+        assert _moved(data) is None
+        assert CasePlayer(16001, tmp_path).case(1, data).found == ()
+    assert _moved(
+        {**CUT_BESIDE_AN_ACK, "faults": [*written, {"limit_data": {"limit_bytes": 1, "at_s": 5.2}}]}
+    )
+    assert [name for name, _ in faults_of({**CUT_BESIDE_AN_ACK, "faults": None})] == []
 
 
 def test_moments_are_moved_and_nothing_else() -> None:
