@@ -7,14 +7,15 @@ from the specification and share nothing with the client.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from conformance.fuzz.attempts import Attempt
 from conformance.fuzz.oracle_close import CLOSE_RULES
 from conformance.fuzz.oracle_judge import check_judge
-from conformance.fuzz.oracle_session import SESSION_RULES
-from conformance.fuzz.oracle_stream import STREAM_RULES
+from conformance.fuzz.oracle_session import SESSION_RULES, teardown_over_s
+from conformance.fuzz.oracle_stream import STREAM_RULES, drain_over_s
 from conformance.observation import Observation
 from conformance.outcome import Finding
 
@@ -38,10 +39,29 @@ def check_model(observation: Observation, of_samples: Iterable[list[Attempt]]) -
     yield from check_judge(observation)
 
 
+def longest_right_s(observation: Observation, of_samples: Iterable[list[Attempt]]) -> float:
+    """What a right client takes at most where this one took its time: the scenario's own length and its bounds.
+
+    What was waited in vain is taken away: the rest of a teardown behind its deadlines, of a drain behind its quiet. Of
+    samples side by side each is looked at by itself: none is begun later because another ends earlier.
+    """
+    in_vain_s: list[float] = []
+    ends_s: list[float] = []
+    for attempts in of_samples:
+        over_s = [teardown_over_s(observation, a) + drain_over_s(observation, a) for a in attempts]
+        in_vain_s.append(sum(over_s))
+        ends_s += [attempt.ended_s - sum(over_s) for attempt in attempts[-1:] if attempt.ended_s is not None]
+    longest_s = observation.client_s - sum(in_vain_s)
+    if observation.scenario.client.concurrency > 1:
+        longest_s = max(longest_s, *ends_s)
+    return math.ceil(longest_s * 10) / 10
+
+
 def statement(finding: Finding) -> dict[str, Any] | None:
     """The `expect` of the catalogue that would find the same; None: the invariants find it by themselves.
 
-    Only where the finding says all of it: what cannot be put into one literal is left to a person.
+    Only where the finding says all of it: what cannot be put into one literal is left to a person. What
+    `finishes_within_s` must be, the performance says: `longest_right_s`.
     """
     if finding.id == "sample.outcome" and finding.expected.startswith("published"):
         return {"sample": {"outcome": "published"}}

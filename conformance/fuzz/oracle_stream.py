@@ -22,6 +22,8 @@ QUIET_ENDS = (
 FROZEN = ("never_done", "freeze_tail", "extra_reply_in_padding", "listen_per_padded_unit")
 SAMPLES_A_S = 16_000
 SLOW_DECISION_MS = 500
+QUIET_TOLERANCE_S = 1.2
+"""A drain may end so much later than its quiet has lasted."""
 """A model slower than this decides units when the next are there already: the residual is not told apart from them."""
 
 
@@ -133,15 +135,22 @@ def drains_end_in_time(observation: Observation, attempts: list[Attempt]) -> Ite
         if drained and sent and drained[0] < sent[0] + window_s - 0.1:
             told = f"given up {drained[0] - sent[0]:.1f} s after the commit"
             yield finding(attempt, "metadata.drain_timeout", ("R50",), f"a window of {window_s:.1f} s", told)
-        left_s = attempt.phase_s(*TEARDOWN)
-        quiet_s = _quiet_since(observation, attempt)
-        if left_s is None or quiet_s is None:
-            continue
-        if left_s > quiet_s + deadlines.settle_s + 1.2:
-            told = f"left {left_s - quiet_s:.1f} s after the last reply was done"
+        over_s = drain_over_s(observation, attempt)
+        if over_s > 0:
+            told = (
+                f"left {deadlines.settle_s + QUIET_TOLERANCE_S + over_s:.1f} s after the last reply was done"
+            )
             check = "metadata.drain_timeout" if drained else "finishes_within_s"
             expected = f"left after {deadlines.settle_s:g} s of quiet"
             yield finding(attempt, check, ("R43", "R46"), expected, told)
+
+
+def drain_over_s(observation: Observation, attempt: Attempt) -> float:
+    """How much longer than its quiet a drain took once all was done and decided."""
+    left_s, quiet_s = attempt.phase_s(*TEARDOWN), _quiet_since(observation, attempt)
+    if left_s is None or quiet_s is None:
+        return 0.0
+    return max(0.0, left_s - quiet_s - observation.deadlines.settle_s - QUIET_TOLERANCE_S)
 
 
 def nobody_is_left_speaking(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
-from conformance.fuzz.case import CasePlayer, Found
+from conformance.fuzz.case import HARNESS_ERROR, CasePlayer, Found
 from conformance.fuzz.files import Saved, dumped, read, versions
 from conformance.fuzz.playing import player_for
 from conformance.fuzz.strategies import build
@@ -166,53 +166,72 @@ def promote(file: Path, name: str, catalogue: Path | None) -> Path:
     if same is None:
         now = ", ".join(one.finding.id for one in played.again) or "nothing"
         raise ConfigurationError(f"{file}: {played.saved.key} is not seen any more (found now: {now})")
-    if same.finding.id == "harness-error":
+    if same.finding.id == HARNESS_ERROR:
         raise ConfigurationError(f"{file}: an error of the harness is no regression of a client; fix it here")
     if not same.finding.requirements and _SECTION.search(same.finding.expected) is None:
         raise ConfigurationError(
             f"{file}: {same.finding.id} names no requirement and no section of protocol.md, so nothing says what is "
             "broken; add the requirement to the check that found it"
         )
-    if not _fails_by_itself(same):
+    data = _of_catalogue(same)
+    if not _fails_by_itself(same, data):
         raise ConfigurationError(
-            f"{file}: as a scenario of the catalogue it would pass: {same.finding.id} was found by comparing two "
-            "performances; say what must hold under `expect` and add it by hand"
+            f"{file}: as a scenario of the catalogue it would pass: {_why_it_passes(same)}"
         )
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(_promoted(same, played.saved.drawn), encoding="utf-8")
+    place.write_text(_promoted(same, data, played.saved.drawn), encoding="utf-8")
     return place
 
 
-def _promoted(found: Found, drawn: str) -> str:
-    data = {
-        **found.data,
+def _why_it_passes(found: Found) -> str:
+    add = "say what must hold under `expect` and add it by hand"
+    if found.against:
+        return f"{found.finding.id} was found by comparing two performances; {add}"
+    if found.ties is not None:
+        return f"{found.finding.id} shows with simultaneous events in order {found.ties} alone; {add}"
+    return (
+        f"nothing that `expect` can say of itself finds {found.finding.id} ({found.finding.expected}); {add}"
+    )
+
+
+def _promoted(found: Found, data: Mapping[str, Any], drawn: str) -> str:
+    told = {
+        **data,
         "title": f"{FILL_IN}: what must hold (found as {found.finding.id})",
         "about": f"Expected: {found.finding.expected}. Seen when it was found: {found.finding.actual}"[:400],
-        "requires": list(found.finding.requirements),
         "tags": ["regression"],
-        "expect": catalogue_expectation(found),
     }
     origin = f"# From `{drawn}`.\n"
     if not drawn:
         origin = f"# From `conformance fuzz --seed {found.seed}`, case {found.number}.\n"
-    return origin + dumped(data)
+    return origin + dumped(told)
 
 
-def catalogue_expectation(found: Found) -> dict[str, Any]:
-    """What the scenario must expect in the catalogue, where the model of fuzzing does not look."""
+def _of_catalogue(found: Found) -> dict[str, Any]:
+    """The scenario with what it must expect in the catalogue, where the model of fuzzing does not look."""
     from conformance.fuzz.oracle import statement
 
-    return statement(found.finding) or found.data["expect"]
+    expect = statement(found.finding) or found.data.get("expect", {})
+    if found.finding.id == "finishes_within_s":
+        expect = {"finishes_within_s": _longest_right_s(found)}
+    return {**found.data, "requires": list(found.finding.requirements), "expect": expect}
 
 
-def _fails_by_itself(found: Found) -> bool:
+def _longest_right_s(found: Found) -> float:
+    from conformance.clients.builtin import prepare
+    from conformance.fuzz.attempts import attempts_of
+    from conformance.fuzz.oracle import longest_right_s
+    from conformance.runner import perform
+
+    scenario, options = build(found.data, "promoted"), RunOptions(seed=found.seed)
+    with scratch_folder() as scratch:
+        observation = perform(scenario, options, scratch, prepare(scenario, options))
+        return longest_right_s(observation, attempts_of(observation))
+
+
+def _fails_by_itself(found: Found, data: dict[str, Any]) -> bool:
     """Whether an ordinary run of the scenario, with its new expectation, shows the same finding."""
     from conformance.runner import run_scenario
 
-    data = {
-        **found.data,
-        "requires": list(found.finding.requirements),
-        "expect": catalogue_expectation(found),
-    }
     result = run_scenario(build(data, "promoted"), RunOptions(seed=found.seed))
     return any(finding.id == found.finding.id for finding in result.findings)

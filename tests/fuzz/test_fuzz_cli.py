@@ -20,12 +20,14 @@ from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import Rewrite, applied
 from conformance.fuzz import campaign as campaigns
 from conformance.fuzz.campaign import Plan, run_campaign
-from conformance.fuzz.case import BlockResult, CaseResult, Found
+from conformance.fuzz.case import BlockResult, CasePlayer, CaseResult, Found
 from conformance.fuzz.drawing import Kinds
-from conformance.fuzz.files import text_of
+from conformance.fuzz.files import text_of, write
 from conformance.fuzz.replaying import FILL_IN
 from conformance.invariants import INVARIANTS
+from conformance.options import RunOptions
 from conformance.outcome import Finding, Outcome
+from conformance.runner import run_scenario
 from mockserver.journal import Journal
 from scenarios import load_catalogue, load_scenario
 
@@ -177,6 +179,57 @@ def test_a_section_of_the_protocol_explains_as_well_as_a_requirement(tmp_path: P
     assert data["requires"] == []
     assert data["tags"] == ["regression"]
     assert "protocol.md 8.1" in data["about"]
+
+
+UNBOUNDED = {
+    **PLAIN,
+    "server": {"reply": [{"starts_at_unit": 0, "units": 1, "text": "A cyclist passed."}]},
+    "faults": [{"swallow_cancellation": {}}],
+}
+LATE = {**PLAIN, "client": {"cancel_at_s": 5.0}}
+
+
+@pytest.mark.parametrize(
+    ("defect", "data", "bound_s"),
+    [("ack-join-unbounded", UNBOUNDED, 69.6), ("drain-resets-forever", LATE, 4.7)],
+    ids=["teardown", "drain"],
+)
+def test_what_takes_too_long_is_promoted_with_how_long_it_may_take(
+    tmp_path: Path, defect: str, data: dict[str, Any], bound_s: float
+) -> None:
+    with defective(defect):
+        played = CasePlayer(3, tmp_path).case(0, data)
+        found = next(one for one in played.found if one.finding.id == "finishes_within_s")
+        file = write(found, tmp_path, Kinds())
+        code, said = run("promote", str(file), "too-long", "--catalogue", str(tmp_path))
+        assert code == 0, said
+        promoted = load_scenario(tmp_path / "regressions" / "too-long.yaml")
+        failed = run_scenario(promoted, RunOptions())
+
+    assert promoted.expect.finishes_within_s == bound_s
+    assert (failed.outcome, "finishes_within_s" in {f.id for f in failed.findings}) == (Outcome.FAIL, True)
+    assert run_scenario(promoted, RunOptions()).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("against", "ties", "reason"),
+    [
+        ("chunks", None, "was found by comparing two performances"),
+        ("", 11, "shows with simultaneous events in order 11 alone"),
+        ("", None, "nothing that `expect` can say of itself finds sample.text (R1 of old)"),
+    ],
+)
+def test_what_would_pass_in_the_catalogue_is_refused_with_the_true_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, against: str, ties: int | None, reason: str
+) -> None:
+    found = Found(Finding("sample.text", ("R1",), "R1 of old", "another"), 3, 0, PLAIN, ties, against)
+    monkeypatch.setattr(CasePlayer, "check", lambda self, saved, data: (found,))
+
+    code, said = run("promote", str(write(found, tmp_path, Kinds())), "passes", "--catalogue", str(tmp_path))
+
+    assert code == 2
+    assert "as a scenario of the catalogue it would pass: " in said
+    assert reason in said
 
 
 def test_what_nothing_explains_is_not_promoted(
