@@ -193,11 +193,24 @@ def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Itera
             and not attempt.times("received", "session.close", 0.0)  # then it was lost in its own close
         ):
             ended = next((c for c in observation.connections if c.number == attempt.connection), None)
-            if ended is not None and ended.ended_by == "server" and attempt.phase_s("streaming") is not None:
+            if (
+                ended is not None
+                and ended.ended_by == "server"
+                and attempt.phase_s("streaming") is not None
+                and not _leaving_already(observation, attempt, ended.ended_s)
+            ):
                 why, requirements = f"the connection was lost ({lost[0]})", ("R21",)
         if why and attempt.action != "fail":
             check = "sample.attempts" if attempt.action == "retry" else "sample.outcome"
             yield finding(attempt, check, requirements, f"failed, and not tried again: {why}", attempt.action)
+
+
+def _leaving_already(observation: Observation, attempt: Attempt, lost_s: float | None) -> bool:
+    """Whether a wait had run out and the teardown begun when the connection was lost: that ended the attempt."""
+    leaves_s = attempt.phase_s(*TEARDOWN)
+    if leaves_s is None or lost_s is None:
+        return False
+    return leaves_s < lost_s - start_s_of(observation) - NEAR_S
 
 
 def stalls_are_retried(observation: Observation, attempts: list[Attempt]) -> Iterator[Finding]:

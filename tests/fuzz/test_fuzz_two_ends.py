@@ -443,3 +443,24 @@ def test_a_reply_cancelled_as_the_stall_ends_makes_it_no_lone_stall(tmp_path: Pa
     assert case.findings == ()
     assert "failed after 1 attempt(s)" in case.summary.samples[0][1]
     assert "cancelled" in case.summary.samples[0][1]
+
+
+def test_a_connection_lost_after_a_wait_ran_out_was_stalled_first(tmp_path: Path) -> None:
+    data = {
+        "clip": {"seconds": 8.2, "frames": True},
+        "server": {
+            "reply": [{"starts_at_unit": 0, "units": 3, "text": "A cyclist passed.", "audio_ms": 960}]
+        },
+        "client": {"deadlines": {"request_s": 120.0, "ack_s": 25.0, "write_s": 4.1}},
+        "faults": [
+            {"stop_reading": {"on": {"received": "playback.ack"}}},
+            {"reset_peer": {"at_s": 10.0, "attempt": 1}},
+            "never_done",
+        ],
+    }
+
+    case = played(data, tmp_path)
+
+    # The append stalls at 5.1 s, the last ack hangs, and only then comes the reset.
+    assert case.findings == ()
+    assert "after 2 attempt(s)" in case.summary.samples[0][1]
