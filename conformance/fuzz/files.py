@@ -15,9 +15,12 @@ import yaml
 from conformance import __version__
 from conformance.fuzz.case import Found
 from conformance.fuzz.drawing import Kinds
+from conformance.fuzz.hostile_form import broken_in, is_hostile
 from conformance.options import ConfigurationError
 from scenarios import ScenarioError
-from scenarios.source import read_source
+from scenarios.errors import Problem, key_text
+from scenarios.loader import build_scenarios
+from scenarios.source import Source, is_plain_text, read_source
 
 FORMAT = 1
 """Of the lines at the head of a file; raised when what they say changes."""
@@ -97,8 +100,29 @@ def text_of(found: Found, file: Path, kinds: Kinds) -> str:
 
 
 def dumped(data: Mapping[str, Any]) -> str:
-    """YAML for people: the order of the schema, short things in one line."""
-    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
+    """YAML for people: the order of the schema, short things in one line, and no aliases, which no file may have."""
+    return yaml.dump(
+        dict(data),
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=110,
+        default_flow_style=None,
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """In quotes where the reader would take it for a number, which the writer's own YAML may not: 1e999."""
+    style = None if is_plain_text(text) else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def _one_line(value: Any) -> str:
@@ -108,8 +132,10 @@ def _one_line(value: Any) -> str:
 def read(file: Path) -> Saved:
     """A finding from its file.
 
-    Raises ConfigurationError: no such file, no finding, one of another version, or a scenario that does not load.
+    Raises ConfigurationError: no such file, no finding, one of another version, or one whose scenario or hostile
+        client is broken.
     """
+    wanted_file(file)
     try:
         source = read_source(file)
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -127,9 +153,7 @@ def read(file: Path) -> Saved:
             f"still be run: conformance run {file}"
         )
     head = {m["key"]: m["value"] for line in lines if (m := _LINE.fullmatch(line))}
-    if not isinstance(source.data, dict) or source.problems:
-        raise ConfigurationError(f"{file}: holds no scenario")
-    return Saved(
+    saved = Saved(
         key=_wanted(head, "finding", file),
         seed=_number(head, "seed", file),
         case=_number(head, "case", file),
@@ -140,6 +164,38 @@ def read(file: Path) -> Saved:
         requirements=tuple(r for r in head.get("requires", "").split() if r.startswith("R")),
         drawn=head.get("drawn", ""),
     )
+    _check(source, file)
+    return saved
+
+
+def wanted_file(file: Path) -> None:
+    """Raises ConfigurationError: it is a folder."""
+    if file.is_dir():
+        raise ConfigurationError(f"{file}: a folder; give one file of it, such as a finding's .yaml")
+
+
+def _check(source: Source, file: Path) -> None:
+    """Raises ConfigurationError: all that is wrong with a hostile client or a scenario, each with its line."""
+    try:
+        if not is_hostile(source.data):
+            _only_one(source, file)
+            return
+        found = [*source.problems]
+        for broken in broken_in(source.data):
+            place = key_text(broken.path)
+            found.append(Problem(source.file, source.line(broken.path), place, broken.found, broken.allowed))
+        if found:
+            raise ScenarioError(found)
+    except ScenarioError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _only_one(source: Source, file: Path) -> None:
+    if isinstance(source.data, dict) and "cases" in source.data:
+        raise ScenarioError(
+            [Problem(source.file, source.line(("cases",)), "cases", "several scenarios", "a finding is one")]
+        )
+    build_scenarios(source, file.stem)
 
 
 def _wanted(head: Mapping[str, str], key: str, file: Path) -> str:

@@ -21,6 +21,8 @@ QUERIES = (
     "model=" + "m" * 3000,
 )
 PROFILES = ("july", "input-driven", "engine")
+ENDS = ("wait", "close", "abort", "fin")
+"""How it leaves: it waits, closes as RFC 6455 says, resets the connection, ends its own direction."""
 TYPES = (
     "session.update",
     "input_audio_buffer.append",
@@ -66,7 +68,19 @@ VALUES: tuple[Any, ...] = (
     [[]] * 50,
     {"extra_body": "no object", "modalities": 7},
     "data:audio/wav;base64,UklGRg==",
-    "\u0000\ud83d",
+    "\u0000",
+)
+TEXTS = (
+    "",
+    "null",
+    "[]",
+    "{",
+    '"x"',
+    "[" * 3000,
+    "{" + '"a":{' * 900,
+    "1e999",
+    "NaN",
+    r'{"type": "session.update", "session": {"voice": "\ud83d"}}',  # half of a pair, which no YAML can hold
 )
 SESSION: Data = {
     "modalities": ["audio", "text"],
@@ -100,7 +114,7 @@ def hostile_client(dice: Dice) -> Data:
         "query": QUERIES[0] if dice.chance(80) else dice.pick(QUERIES),
         "reads": not dice.chance(15),
         "steps": steps,
-        "end": dice.pick(("wait", "close", "abort", "fin")),
+        "end": dice.pick(ENDS),
     }
 
 
@@ -123,9 +137,7 @@ def step(dice: Dice) -> Data:
     if kind == "raw":
         return {"raw": dice.pick(RAW)}
     if kind == "text":
-        return {
-            "text": dice.pick(("", "null", "[]", "{", '"x"', "[" * 3000, "{" + '"a":{' * 900, "1e999", "NaN"))
-        }
+        return {"text": dice.pick(TEXTS)}
     if kind == "wait":
         return {"wait_s": dice.pick((0.3, 1.0, 11.0, 70.0))}
     if kind == "binary":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.fuzz.case import HARNESS_ERROR, CasePlayer, Found
-from conformance.fuzz.files import Saved, dumped, read, versions
+from conformance.fuzz.files import Saved, dumped, read, versions, wanted_file
 from conformance.fuzz.playing import player_for
 from conformance.fuzz.strategies import build
 from conformance.options import ConfigurationError, RunOptions
@@ -19,6 +19,9 @@ from conformance.outcome import Finding
 from conformance.scratch import scratch_folder
 from conformance.trace import comparable, write_ndjson
 from scenarios import ScenarioError
+from scenarios.errors import shown
+from scenarios.loader import build_scenarios
+from scenarios.source import Source
 
 FILL_IN = "FILL IN"
 """Begins the title of a promoted scenario until somebody has said in words what it shows."""
@@ -51,15 +54,10 @@ class Replay:
 def replay(file: Path) -> Replay:
     """Play a saved finding again.
 
-    Raises ConfigurationError: the file is no finding of this version, or its scenario does not load.
+    Raises ConfigurationError: the file is no finding of this version, or what it would play is broken.
     """
     saved = read(file)
     found = _as_found(saved)
-    try:
-        if "steps" not in saved.data:
-            build(saved.data, file.stem)
-    except ScenarioError as error:
-        raise ConfigurationError(f"{file}: {error}") from None
     with scratch_folder() as scratch:
         return Replay(saved, player_for(saved.data, saved.seed, scratch).check(found, saved.data))
 
@@ -100,12 +98,14 @@ def replay_trace(file: Path) -> TraceReplay:
 
     Raises ConfigurationError: it is no trace with a scenario at its head, or one of another version.
     """
+    wanted_file(file)
     try:
-        head_line, *lines = file.read_text(encoding="utf-8").splitlines()
-        head = json.loads(head_line)
-        old = [json.loads(line) for line in lines]
-    except (OSError, ValueError) as error:
+        texts = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read as a trace: {error}") from None
+    if not texts:
+        raise ConfigurationError(f"{file}: empty; a trace begins with the scenario that gave it")
+    head, *old = [_json(text, file, number) for number, text in enumerate(texts, start=1)]
     if not isinstance(head, dict) or TRACE_HEAD not in head:
         raise ConfigurationError(
             f"{file}: no scenario at its head; traces that `conformance fuzz --save` writes can be replayed"
@@ -114,12 +114,13 @@ def replay_trace(file: Path) -> TraceReplay:
         raise ConfigurationError(
             f"{file}: a trace of format {head[TRACE_HEAD]}; this version reads {TRACE_FORMAT}"
         )
+    seed, case = _whole(head, "seed", file), _whole(head, "case", file)
+    ties = None if head.get("ties") is None else _whole(head, "ties", file)
+    scenario: dict[str, Any] = head.get("scenario", {})
     try:
-        scenario: dict[str, Any] = head["scenario"]
-        seed, case, ties = int(head["seed"]), int(head["case"]), head["ties"]
-        build(scenario, "trace")
-    except (KeyError, TypeError, ValueError, ScenarioError) as error:
-        raise ConfigurationError(f"{file}: its head does not load: {error}") from None
+        build_scenarios(Source(str(file), scenario), file.stem)
+    except ScenarioError as error:
+        raise ConfigurationError(str(error)) from None
     with scratch_folder() as scratch:
         records = CasePlayer(seed, scratch, trace=True).play(scenario, case, ties=ties).records
     new = comparable(records)
@@ -131,14 +132,32 @@ def replay_trace(file: Path) -> TraceReplay:
     return TraceReplay(len(new), None)
 
 
+def _json(text: str, file: Path, number: int) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{file}:{number}: {text[:40]!r} is no line of a trace: {error}") from None
+
+
+def _whole(head: Mapping[str, Any], key: str, file: Path) -> int:
+    value = head.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        found = "missing" if value is None else shown(value)
+        raise ConfigurationError(f"{file}:1: {key}: {found}; a whole number from 0")
+    return value
+
+
 def _comparable_lines(file: Path, lines: Sequence[Any]) -> list[str]:
     from conformance.trace import Record
 
     records = []
     for number, line in enumerate(lines, start=2):
         try:
-            records.append(Record.from_json(line))
-        except (AttributeError, KeyError) as error:
+            record = Record.from_json(line)
+            if not isinstance(record.t_s, int | float) or not isinstance(record.seq, int):
+                raise ValueError("t_s and seq are numbers")
+            records.append(record)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(f"{file}:{number}: no record of a trace: {error}") from None
     return comparable(records)
 
@@ -158,6 +177,9 @@ def promote(file: Path, name: str, catalogue: Path | None) -> Path:
     if _ID.fullmatch(name) is None:
         raise ConfigurationError(f"{name!r} is no id; lower-case letters, digits, '.', '_', '-'")
     root = catalogue or Path(str(package_files("scenarios") / "catalogue"))
+    if not root.is_dir():
+        what = "a file" if root.exists() else "no such folder"
+        raise ConfigurationError(f"--catalogue {root}: {what}; give the folder of a catalogue")
     place = root / "regressions" / f"{name}.yaml"
     if place.exists():
         raise ConfigurationError(f"{place} is there already; give another id")
@@ -178,8 +200,11 @@ def promote(file: Path, name: str, catalogue: Path | None) -> Path:
         raise ConfigurationError(
             f"{file}: as a scenario of the catalogue it would pass: {_why_it_passes(same)}"
         )
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(_promoted(same, data, played.saved.drawn), encoding="utf-8")
+    try:
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(_promoted(same, data, played.saved.drawn), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{place}: cannot be written: {error.strerror}") from None
     return place
 
 

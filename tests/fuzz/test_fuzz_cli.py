@@ -173,9 +173,9 @@ def test_a_section_of_the_protocol_explains_as_well_as_a_requirement(tmp_path: P
         run(*FUZZ, "--save", str(tmp_path))
         file = finding_of(tmp_path)
         assert "# requires: none named\n" in file.read_text()
-        code, said = run("promote", str(file), "acks-below-zero", "--catalogue", str(tmp_path / "catalogue"))
+        code, said = run("promote", str(file), "acks-below-zero", "--catalogue", str(tmp_path))
     assert code == 0, said
-    data = yaml.safe_load((tmp_path / "catalogue" / "regressions" / "acks-below-zero.yaml").read_text())
+    data = yaml.safe_load((tmp_path / "regressions" / "acks-below-zero.yaml").read_text())
     assert data["requires"] == []
     assert data["tags"] == ["regression"]
     assert "protocol.md 8.1" in data["about"]
@@ -319,6 +319,12 @@ def test_no_promoted_scenario_waits_for_its_title() -> None:
         (["fuzz", "--executor", "slurm"], "--executor 'slurm': local, ray or ray:ADDRESS"),
         (["fuzz", "--save", "/proc/nothing"], "/proc/nothing: cannot be written"),
         (["replay", "no/such.yaml"], "no/such.yaml"),
+        (["replay", str(Path(__file__).parent)], "fuzz: a folder; give one file of it"),
+        (
+            ["promote", "no/such.yaml", "x", "--catalogue", __file__],
+            "test_fuzz_cli.py: a file; give the folder",
+        ),
+        (["promote", "no/such.yaml", "x", "--catalogue", "/proc/x"], "--catalogue /proc/x: no such folder"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_2(arguments: list[str], message: str) -> None:
@@ -327,6 +333,10 @@ def test_bad_input_is_one_message_and_exit_2(arguments: list[str], message: str)
     assert code == 2
     assert message in said
     assert said.startswith("conformance: ")
+
+
+HEAD = "# conformance finding 1\n# finding: x\n# seed: 1\n# case: 1\n"
+HOSTILE = "profile: july\nquery: ''\nreads: true\nsteps:\n- {raw: '8180'}\nend: wait\n"
 
 
 @pytest.mark.parametrize(
@@ -340,6 +350,46 @@ def test_bad_input_is_one_message_and_exit_2(arguments: list[str], message: str)
             "a whole number is wanted",
         ),
         ("# conformance finding 1\n# finding: x\n# seed: 1\n# case: 1\ntitle: t\n", "missing"),
+        (HEAD + "title: t\nabout: a\nrequires: []\nclip: {seconds: -1}\n", "finding.yaml:8: clip.seconds: "),
+        (HEAD + "title: t\ncases: {one: {}}\n", "finding.yaml:6: cases: several scenarios; a finding is one"),
+        (HEAD + "title: [\n", "finding.yaml:6: not YAML"),
+        (HEAD + HOSTILE.replace("reads: true\n", ""), "finding.yaml:5: reads: missing; a hostile client has"),
+        (HEAD + HOSTILE + "extra: 1\n", "finding.yaml:11: extra: unknown key; "),
+        (HEAD + HOSTILE.replace("july", "august"), "finding.yaml:5: profile: 'august'; one of july, "),
+        (
+            HEAD + HOSTILE.replace("wait\n", "nope\n"),
+            "finding.yaml:10: end: 'nope'; one of wait, close, abort, fin",
+        ),
+        (HEAD + HOSTILE.replace("true", "7"), "finding.yaml:7: reads: 7; true or false"),
+        (HEAD + HOSTILE.replace("''", "[]"), "finding.yaml:6: query: a list of 0; text that UTF-8 can hold"),
+        (HEAD + HOSTILE.replace("steps:", "stapes:"), "finding.yaml:8: stapes: unknown key; "),
+        (HEAD + HOSTILE.replace("\n- {raw: '8180'}", " 5"), "finding.yaml:8: steps: 5; a list of steps"),
+        (HEAD + HOSTILE.replace("{raw: '8180'}", "5"), "finding.yaml:9: steps[0]: 5; a mapping with one of"),
+        (HEAD + HOSTILE.replace("raw:", "rew:"), "finding.yaml:9: steps[0].rew: unknown key; "),
+        (HEAD + HOSTILE.replace("'8180'", "zz"), "finding.yaml:9: steps[0].raw: 'zz'; bytes in hexadecimal"),
+        (
+            HEAD + HOSTILE.replace("raw: '8180'", "times: 2"),
+            "steps[0]: nothing to do; exactly one of event, ",
+        ),
+        (HEAD + HOSTILE.replace("'8180'", "'8180', wait_s: 1"), "steps[0]: raw and wait_s; exactly one of"),
+        (
+            HEAD + HOSTILE.replace("'8180'", "'8180', times: 0"),
+            "steps[0].times: 0; a whole number from 1 to ",
+        ),
+        (
+            HEAD + HOSTILE.replace("raw: '8180'", "wait_s: .inf"),
+            "steps[0].wait_s: '.inf'; seconds from 0 to 3600",
+        ),
+        (
+            HEAD + HOSTILE.replace("raw: '8180'", "append_ms: -1"),
+            "steps[0].append_ms: -1; a whole number from 0",
+        ),
+        (HEAD + HOSTILE.replace("raw: '8180'", "binary_bytes: 1e9"), "steps[0].binary_bytes: "),
+        (
+            HEAD + HOSTILE.replace("raw: '8180'", "event: []"),
+            "steps[0].event: a list of 0; a mapping, sent as JSON",
+        ),
+        (HEAD + HOSTILE.replace("raw: '8180'", "text: 7"), "steps[0].text: 7; text that UTF-8 can hold"),
     ],
 )
 def test_a_file_that_is_no_finding_of_this_version_is_refused(
@@ -352,3 +402,29 @@ def test_a_file_that_is_no_finding_of_this_version_is_refused(
 
     assert code == 2
     assert message in said
+
+
+TRACED = {"conformance-trace": 2, "seed": 1, "case": 0, "ties": None, "scenario": PLAIN}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "x.trace.ndjson: empty; a trace begins with the scenario that gave it"),
+        ("{\n", "x.trace.ndjson:1: '{' is no line of a trace"),
+        ("[" * 50_000, "x.trace.ndjson:1: "),
+        (json.dumps({**TRACED, "seed": "one"}), "x.trace.ndjson:1: seed: 'one'; a whole number from 0"),
+        (json.dumps({**TRACED, "case": None}), "x.trace.ndjson:1: case: missing; a whole number from 0"),
+        (json.dumps({**TRACED, "ties": "any"}), "x.trace.ndjson:1: ties: 'any'; a whole number from 0"),
+        (json.dumps({**TRACED, "scenario": {"title": 3}}), "x.trace.ndjson:1: title: "),
+        (json.dumps({**TRACED, "scenario": 5}), "x.trace.ndjson:1: 5; a mapping with a title"),
+        (json.dumps(TRACED) + '\n{"t_s": "soon"}', "x.trace.ndjson:2: no record of a trace"),
+    ],
+)
+def test_a_trace_that_cannot_be_played_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "x.trace.ndjson"
+    file.write_text(text)
+
+    code, said = run("replay", str(file))
+
+    assert (code, message in said) == (2, True), said

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.fuzz.case import Found
 from conformance.fuzz.drawing import Kinds, draw
+from conformance.fuzz.files import read, write
+from conformance.fuzz.hostile_form import STEPS, broken_in
 from conformance.fuzz.server_case import ServerCasePlayer
-from conformance.outcome import Outcome
+from conformance.outcome import Finding, Outcome
 from mockserver.app import MockServer
 from mockserver.connection import Connection
 from mockserver.journal import Journal
@@ -33,6 +37,17 @@ def test_drawn_hostile_clients_do_no_harm_and_play_the_same_again() -> None:
 
     assert [r.found for r in results if r.outcome is not Outcome.PASS] == []
     assert [player.case(number, draw(hostile, 2, number)) for number in range(5)] == results[:5]
+
+
+def test_what_is_drawn_is_what_a_file_may_hold_and_is_read_back_as_it_was(tmp_path: Path) -> None:
+    seen: dict[str, int] = {}
+    for number in range(150):
+        data = draw(Kinds(server=True), 3, number)
+        assert list(broken_in(data)) == []
+        found = Found(Finding("server-mute", (), "it answers", str(number)), 3, number, data)
+        assert read(write(found, tmp_path, Kinds(server=True))).data == data
+        seen.update({kind: 1 for step in data["steps"] for kind in step})
+    assert set(seen) == {*STEPS, "times"}
 
 
 @pytest.mark.parametrize("end", ["abort", "fin", "close", "wait"])
