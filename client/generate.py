@@ -123,8 +123,8 @@ class Attempt:
                 await self.drain(conversation)
         except SessionOver as over:
             self.broken = str(over) or None
-        except ConnectionLost as lost:
-            self.broken = f"{type(lost).__name__}: {lost}"
+        except ConnectionLost as lost:  # met by a write; the reader may have heard why before
+            self.broken = conversation.session.ended or f"{type(lost).__name__}: {lost}"
 
     async def configure(self, conversation: Conversation) -> None:
         """Send `session.update` and wait for `session.created`, both under one deadline.
