@@ -27,7 +27,8 @@ QUIET_TOLERANCE_S = 1.2
 """A model slower than this decides units when the next are there already: the residual is not told apart from them."""
 
 
-def _clip_s(observation: Observation, attempt: Attempt) -> float:
+def clip_s(observation: Observation, attempt: Attempt) -> float:
+    """Seconds of the attempt's clip."""
     return next(
         p.video_duration_s
         for p in observation.prepared
@@ -50,6 +51,8 @@ def padding_keeps_replies_going(observation: Observation, attempts: list[Attempt
         )
         opened_s: float | None = None
         for entry in attempt.entries:
+            if (entry.kind, entry.name) == ("received", "session.close"):
+                break  # which ends what was never pulled out
             at_s = entry.t_s - start_s
             if entry.kind == "sent" and entry.name == "response.created" and opened_s is None:
                 opened_s = at_s
@@ -68,10 +71,13 @@ def padding_keeps_replies_going(observation: Observation, attempts: list[Attempt
             )
 
 
-def _quiet_since(observation: Observation, attempt: Attempt) -> float | None:
-    """When the last thing happened that a drain waits for: everything done, the residual decided; None: not so."""
+def quiet_since(observation: Observation, attempt: Attempt, *allowed: str) -> float | None:
+    """When the last thing happened that a drain waits for: everything done, the residual decided; None: not so.
+
+    Args: allowed: faults beside those of the end that leave it beyond doubt, for who asks.
+    """
     start_s = start_s_of(observation)
-    if not attempt.only(*QUIET_ENDS, "listen_per_padded_unit", "extra_reply_in_padding"):
+    if not attempt.only(*QUIET_ENDS, "listen_per_padded_unit", "extra_reply_in_padding", *allowed):
         return None
     if observation.scenario.server.decision_ms > SLOW_DECISION_MS:
         return None
@@ -86,7 +92,7 @@ def _quiet_since(observation: Observation, attempt: Attempt) -> float | None:
     for entry in attempt.entries:
         at_s = entry.t_s - start_s
         if entry.kind == "unit":  # what was sent faster than it is decided on keeps the server saying so
-            behind = heard_s < _clip_s(observation, attempt) - 1 / SAMPLES_A_S
+            behind = heard_s < clip_s(observation, attempt) - 1 / SAMPLES_A_S
             heard_s += entry.data.get("samples", 0) / SAMPLES_A_S
         if entry.kind != "sent" or entry.name == "error":
             if entry.name == "error":
@@ -112,7 +118,7 @@ def padding_ends(observation: Observation, attempts: list[Attempt]) -> Iterator[
     """Nothing is appended once everything is done and decided (R43, R44, R46)."""
     start_s = start_s_of(observation)
     for attempt in attempts:
-        quiet_s = _quiet_since(observation, attempt)
+        quiet_s = quiet_since(observation, attempt)
         if quiet_s is None:
             continue
         late = [
@@ -131,7 +137,7 @@ def drains_end_in_time(observation: Observation, attempts: list[Attempt]) -> Ite
     for attempt in attempts:
         drained = [at_s for at_s, what, _ in attempt.missed if what == "drain"]
         sent = [at_s for at_s, name in attempt.sent if name == "input_audio_buffer.commit"]
-        window_s = _clip_s(observation, attempt) + deadlines.drain_slack_s
+        window_s = clip_s(observation, attempt) + deadlines.drain_slack_s
         if drained and sent and drained[0] < sent[0] + window_s - 0.1:
             told = f"given up {drained[0] - sent[0]:.1f} s after the commit"
             yield finding(attempt, "metadata.drain_timeout", ("R50",), f"a window of {window_s:.1f} s", told)
@@ -147,7 +153,7 @@ def drains_end_in_time(observation: Observation, attempts: list[Attempt]) -> Ite
 
 def drain_over_s(observation: Observation, attempt: Attempt) -> float:
     """How much longer than its quiet a drain took once all was done and decided."""
-    left_s, quiet_s = attempt.phase_s(*TEARDOWN), _quiet_since(observation, attempt)
+    left_s, quiet_s = attempt.phase_s(*TEARDOWN), quiet_since(observation, attempt)
     if left_s is None or quiet_s is None:
         return 0.0
     return max(0.0, left_s - quiet_s - observation.deadlines.settle_s - QUIET_TOLERANCE_S)
