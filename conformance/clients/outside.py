@@ -31,7 +31,8 @@ USUAL_REQUEST_S = 120.0
 """What scenarios set where the request timeout is not their subject (design.md 8)."""
 MAKES_NO_DIFFERENCE = ("defer_artifacts",)
 """Settings of our client whose every value leaves the same files and the same wire."""
-_TOLD_JUDGE = ("video_mode", "timeout_s", "workers", "frame_overflow")
+TOLD_JUDGE = ("video_mode", "timeout_s", "workers", "frame_overflow")
+"""Settings of the judging that only our client is told."""
 
 
 def cannot_be_told(scenario: Scenario) -> Iterator[str]:
@@ -49,7 +50,7 @@ def cannot_be_told(scenario: Scenario) -> Iterator[str]:
         yield "earlier"  # nothing says how one of another's is begun again
     if scenario.judge is not None:
         usual = JudgeSpec()
-        for name in _TOLD_JUDGE:
+        for name in TOLD_JUDGE:
             if getattr(scenario.judge, name) != getattr(usual, name):
                 yield f"judge.{name}"
     if len(scenario.specs) > 1:
