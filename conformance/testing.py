@@ -2,13 +2,14 @@
 
     from conformance.testing import run_scenario, scenarios
 
-    @given(scenarios(seams=False, judge=False))
+    @given(scenarios(seams=False, judge=False, settings=False))
     def test_my_client_survives_anything(scenario):
         assert not run_scenario(scenario, client="python:my_client:run").findings
 
-`scenarios` draws whole scenarios, which Hypothesis shrinks when one fails; `run_scenario` plays one in virtual time and
-judges it. `DuplexServer` is the fake server alone, on the real clock in a thread of its own, for a test that drives a
-client by itself; the pytest fixture `duplex_server` starts it (conformance.pytest_plugin).
+`scenarios` draws whole scenarios, which Hypothesis shrinks when one fails; without seams and settings they hold nothing
+that only the client of this project can play. `run_scenario` plays one in virtual time and judges it. `DuplexServer` is
+the fake server alone, on the real clock in a thread of its own, for a test that drives a client by itself; the pytest
+fixture `duplex_server` starts it (conformance.pytest_plugin).
 """
 
 from __future__ import annotations
@@ -17,15 +18,21 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conformance.clients.choice import parse_client
+from hypothesis import currently_in_test_context, reject
+
+from conformance.clients.choice import clock_of, parse_client
+from conformance.clients.making import unplayable
+from conformance.fuzz.case import DOUBTS
 from conformance.fuzz.play import play
 from conformance.fuzz.strategies import build, scenario_data, scenarios
 from conformance.options import ConfigurationError, RunOptions
-from conformance.outcome import ScenarioResult
+from conformance.outcome import Finding, Outcome, ScenarioResult
 from conformance.scratch import scratch_folder
+from conformance.session import check_clock, ready_client
 from conformance.targets.judge import make_judge
 from conformance.targets.mock import server_faults
 from mockserver.app import ConnectionInfo, MockServer
@@ -36,36 +43,88 @@ from scenarios import load_catalogue, load_scenarios, select
 from scenarios.faults import FaultBase, Layer, StopReading
 from scenarios.model import Scenario
 
-__all__ = ["DuplexServer", "run_scenario", "scenario_data", "scenario_of", "scenarios"]
+__all__ = ["DuplexServer", "NotObservableError", "run_scenario", "scenario_data", "scenario_of", "scenarios"]
 
 READY_S = 10.0
 """Real seconds that starting and stopping the server may take."""
 
 
+class NotObservableError(Exception):
+    """A scenario shows nothing of this client: a fault in it cannot act, or a setting cannot be told."""
+
+
 def run_scenario(scenario: Scenario, *, client: str = "builtin", seed: int = 1) -> ScenarioResult:
-    """Play a scenario in virtual time and judge it.
+    """Play a scenario in virtual time; judge it by its expectations, the invariants and the model of a right client.
+
+    A finding that hangs on an event within a millisecond of a deadline must show in other orders of that instant as
+    well; else the outcome is `indeterminate` and there is none. A fault that did not bite is no finding (`inert`), an
+    error of the harness is one.
 
     Args:
         client: `builtin`, or `python:MOD:FUNC` as for `conformance run --client`.
         seed: of media, ids and jitter.
-    Returns: the result; `findings` is empty when nothing is wrong. A fault that did not bite is no finding.
-    Raises ConfigurationError: the client cannot be loaded.
+    Returns: the result; `findings` is empty when nothing is wrong.
+    Raises:
+        ConfigurationError: the client cannot be loaded, or is a program, which keeps its own time.
+        NotObservableError: nothing was found, and the scenario shows nothing of this client, or not all that it is
+            about; the message says why. In a test of Hypothesis the example is rejected instead, so that it counts
+            for none.
     """
-    if client == "builtin":
-        with scratch_folder() as scratch:
-            return play(scenario, RunOptions(seed=seed), scratch).result
-    from conformance.runner import run_scenario as run
+    options = _options(client, seed)
+    result = unplayable(scenario, options) or _played(scenario, options)
+    if result.outcome is Outcome.NOT_OBSERVABLE and not result.findings:
+        if currently_in_test_context():
+            reject()
+        raise NotObservableError(f"{scenario.id}: {result.reason}")
+    return result
 
-    return run(scenario, RunOptions(seed=seed, client=parse_client(client)))
+
+def _options(client: str, seed: int) -> RunOptions:
+    choice = parse_client(client)
+    clock_of(choice, "virtual")
+    options = ready_client(RunOptions(seed=seed, client=choice))
+    check_clock(options)
+    return options
+
+
+def _played(scenario: Scenario, options: RunOptions) -> ScenarioResult:
+    if scenario.probe is not None:
+        from conformance.runner import run_scenario as run
+
+        return run(scenario, options)
+    with scratch_folder() as scratch:
+        played = play(scenario, options, scratch)
+        result = replace(played.result, findings=played.findings)
+        if not result.findings or not played.near_misses:
+            return result
+        kept = list(result.findings)
+        for ties in DOUBTS:
+            again = play(scenario, replace(options, tie_seed=ties), scratch)
+            there = {_essence(finding) for finding in again.findings}
+            kept = [finding for finding in kept if _essence(finding) in there]
+    if kept:
+        return replace(result, findings=tuple(kept))
+    told = "a finding hangs on an event within 1 ms of a deadline: " + result.findings[0].id
+    return replace(result, outcome=Outcome.INDETERMINATE, findings=(), reason=told)
+
+
+def _essence(finding: Finding) -> tuple[str, str | None]:
+    return finding.id, finding.sample
 
 
 def scenario_of(given: Scenario | Mapping[str, Any] | str | Path) -> Scenario:
     """A scenario from its id in the catalogue, a file, or the data of one.
 
-    Raises ConfigurationError: an id that selects none or several. ScenarioError: a file or data that does not load.
+    Raises ConfigurationError: an id that selects none or several, or none of these. ScenarioError: a file or data that
+    does not load.
     """
     if isinstance(given, Scenario):
         return given
+    if not isinstance(given, Mapping | str | Path):
+        raise ConfigurationError(
+            f"a scenario is an id of the catalogue, a path, a mapping or a Scenario; "
+            f"found {type(given).__name__} {given!r}"
+        )
     if isinstance(given, Mapping):
         told = {"title": "A scenario of a test", "about": "Given by a test.", "requires": []}
         return build({**told, "expect": {"finishes_within_s": 3600.0}, **given}, "test")

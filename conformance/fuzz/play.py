@@ -13,8 +13,10 @@ from typing import Any
 
 from conformance.clients.builtin import prepare
 from conformance.fuzz.attempts import Attempt, attempts_of
+from conformance.fuzz.attempts_outside import outside_attempts
 from conformance.fuzz.doubts import more_coincidences, open_orders
 from conformance.fuzz.oracle import check_model
+from conformance.fuzz.oracle_outside import check_outside
 from conformance.fuzz.states import states_of
 from conformance.judgement import judge
 from conformance.observation import Observation
@@ -74,7 +76,7 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
 
     Args:
         scenario: any scenario without a dataset; its `requires` are left aside, a finding may name any requirement.
-        options: seed and order of ties.
+        options: seed, order of ties, and the client.
         scratch: an empty folder; it is left empty.
         trace: keep the records.
     """
@@ -85,7 +87,8 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
     try:
         observation = perform(asked, options, folder, prepare(asked, options))
         result = judge(observation, options, real_s=time.perf_counter() - started)
-        of_samples = list(attempts_of(observation))
+        of_samples = outside_attempts(observation) if observation.outside else list(attempts_of(observation))
+        doubtful = observation.outside and result.outcome is Outcome.INDETERMINATE
         result = _with_model(observation, of_samples, result)
     except Exception as error:  # noqa: BLE001 - a bug of ours is told as ours and never blamed on the client
         return _broken(scenario, error, time.perf_counter() - started)
@@ -96,7 +99,7 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
         result,
         Summary(tuple(_ends(observation))),
         states_of(observation),
-        observation.near_misses + sum(1 for _ in more_coincidences(observation, of_samples)),
+        observation.near_misses + doubtful + sum(1 for _ in more_coincidences(observation, of_samples)),
         sum(1 for _ in open_orders(observation, of_samples)),
         tuple(observation.recorder.ordered()) if trace else (),
     )
@@ -108,7 +111,8 @@ def _with_model(
     """The verdict with what the model of a right client says; an inert fault is no finding here."""
     if result.outcome is Outcome.HARNESS_ERROR:
         return result
-    findings = (*result.findings, *check_model(observation, of_samples))
+    model = check_outside if observation.outside else check_model
+    findings = (*result.findings, *model(observation, of_samples))
     if findings:
         return replace(result, outcome=Outcome.FAIL, findings=findings)
     return result

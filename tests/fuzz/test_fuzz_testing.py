@@ -18,6 +18,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 SUITE = '''
 import asyncio
+import base64
 import json
 
 import websockets
@@ -42,8 +43,9 @@ async def converse(url, *, speak, close):
         while json.loads(await socket.recv())["type"] != "session.created":
             pass
         if speak:
-            audio = "AAAA" * 10668  # a second of 16 kHz PCM16
-            await socket.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio, "duration_ms": 1000}))
+            audio = base64.b64encode(bytes(32000)).decode()  # a second of 16 kHz PCM16
+            unit = {"type": "input_audio_buffer.append", "audio": audio, "duration_ms": 1000, "audio_end_ms": 1000}
+            await socket.send(json.dumps(unit))
             while json.loads(await socket.recv())["type"] != "response.done":
                 pass
         if close:
@@ -59,6 +61,7 @@ def test_all_of_it(duplex_server):
     run(server)
     assert len(server.received("session.close")) == 1
     assert len(server.connections) == 1
+    assert not server.violations
 
 
 def test_the_fault_never_bites(duplex_server):
@@ -127,6 +130,8 @@ def test_what_a_server_cannot_play_is_refused() -> None:
         DuplexServer(scenario_of({"clip": {"seconds": 1}, "faults": ["no_transport"]}))
     with pytest.raises(ConfigurationError, match="one is wanted"):
         scenario_of("close/*")
+    with pytest.raises(ConfigurationError, match="a Scenario; found int 5"):
+        scenario_of(5)  # type: ignore[arg-type]
 
 
 def test_a_server_starts_and_stops_twice_over() -> None:
