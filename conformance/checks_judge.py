@@ -278,7 +278,7 @@ def _bounded(facts: JudgedFacts) -> Iterator[Finding]:
         repeats = repeats + 1 if entry.repeats else 0
         longest = max(longest, repeats)
     for (kind, judgement, _, _), count in reasks.items():
-        if count > 1:
+        if count > 1 + (kind == "chat" and facts.may_be_two(judgement)):
             actual = f"{count} of {kind} judgement {judgement}"
             yield Finding("judge-ledger", ("R52",), "at most one re-ask a judgement", actual, facts.name)
     most = max(content.values(), default=0)

@@ -53,6 +53,17 @@ class JudgedFacts:
         """What the judge read for it in all runs; trace and score are of all of them."""
         return (*self.earlier, *self.requests)
 
+    def may_be_two(self, judgement: int) -> bool:
+        """Whether a chat judgement may be two: both events of a reminder may show the same words (evaluation.md 18).
+
+        The ledger begins a new one only behind a verdict. Where the judge gave none, a question put afresh behind a
+        re-ask is the second event's, or the first's once more: nothing tells them apart, and no one is blamed.
+        """
+        asked = [
+            r.reask for r in self.requests if (r.kind, r.judgement) == ("chat", judgement) and not r.repeats
+        ]
+        return self.task != "correction" and True in asked and False in asked[asked.index(True) :]
+
     @property
     def name(self) -> str:
         """`split/id`."""

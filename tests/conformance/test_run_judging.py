@@ -127,6 +127,31 @@ def test_a_second_reask_is_found(both: Observation) -> None:
     assert (finding.expected, finding.requirements) == ("at most one re-ask a judgement", ("R52",))
 
 
+@pytest.mark.parametrize(
+    ("task", "asked", "found"),
+    [
+        ("proactive_reminder", "qrqr", 0),
+        ("proactive_reminder", "qrr", 1),
+        ("proactive_reminder", "qqrr", 1),
+        ("proactive_reminder", "qrqrr", 1),
+        ("correction", "qrqr", 1),
+    ],
+)
+def test_two_events_with_the_same_words_may_each_be_asked_again(
+    both: Observation, task: str, asked: str, found: int
+) -> None:
+    """The judge gave no verdict, so the ledger calls both one judgement; r: a re-ask, q: the question afresh."""
+
+    def change(judged: Judged) -> Judged:
+        (chat,) = judged.samples[1].requests
+        requests = tuple(replace(chat, reask=letter == "r") for letter in asked)
+        trace = tuple({"judge_retry": request.reask} for request in requests)
+        return with_sample(judged, 1, requests=requests, trace=trace, task=task)
+
+    expected = [finding.expected for finding in told_of(both, change)]
+    assert expected == ["at most one re-ask a judgement"] * found
+
+
 def test_a_fifth_answered_content_request_is_found(both: Observation) -> None:
     def change(judged: Judged, count: int) -> Judged:
         facts = judged.samples[0]
