@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import pytest
 from conformance.clock import VirtualLoop
 from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import applied
-from conformance.fuzz.case import Block, CasePlayer, Found
+from conformance.fuzz import play as playing
+from conformance.fuzz.case import Block, CasePlayer, Found, faults_of
+from conformance.fuzz.dice import Dice
 from conformance.fuzz.drawing import Kinds, draw
 from conformance.fuzz.executors import local
+from conformance.fuzz.faults import session_faults
 from conformance.fuzz.playing import play_block
 from conformance.fuzz.shrink import shrink
+from conformance.observation import Observation
 from conformance.outcome import Finding, Outcome
 from conformance.trace import Recorder
 from mockserver.app import MockServer
@@ -78,7 +83,7 @@ def test_the_cases_of_a_worker_that_dies_are_played_again(
     assert numbers == [0, 1, 2]
 
 
-def test_a_planted_failure_of_three_faults_is_made_small(tmp_path: Path) -> None:
+def test_a_failure_that_needs_no_fault_is_made_small(tmp_path: Path) -> None:
     data = {
         **PLAIN,
         "server": {**PLAIN["server"], "decision_ms": 200},
@@ -100,6 +105,56 @@ def test_a_planted_failure_of_three_faults_is_made_small(tmp_path: Path) -> None
     assert small.key == spoken.key
     assert "faults" not in small.data
     assert small.data["server"] == {}
+
+
+class Planted:
+    """In the model's place: a failure wherever three faults bite in one performance."""
+
+    def __init__(self) -> None:
+        self.needed: set[str] = set()
+        self.seen: set[str] = set()
+
+    def __call__(self, observation: Observation, of_samples: Any) -> Iterator[Finding]:
+        self.seen = {report.name for report in observation.faults if report.state == "observed"}
+        if self.needed and self.needed <= self.seen:
+            yield Finding("planted", ("R1",), "not these three together", "all three")
+
+
+def drawn_among_noise(player: CasePlayer, planted: Planted) -> dict[str, Any]:
+    """A drawn session under seven drawn faults, of which five bite at least and any three of these suffice."""
+    for number in range(160, 400):
+        dice = Dice.seeded(f"seven faults {number}")
+        data = draw(Kinds(judge=False, media=False), 1, number)
+        if "samples" in data:
+            continue
+        data["faults"] = session_faults(dice, ("1",), 7, data, seams=True)
+        planted.needed, planted.seen = set(), set()
+        if len({name for name, _ in faults_of(data)}) < 7 or not player.valid(data):
+            continue
+        player.play(data, 0)
+        bitten = sorted(planted.seen)
+        if len(bitten) < 5:
+            continue
+        planted.needed = {bitten.pop(dice.number(0, len(bitten) - 1)) for _ in range(3)}
+        alone = [fault for fault in data["faults"] if set(fault) <= planted.needed]
+        if player.play({**data, "faults": alone}, 0).findings:
+            return data
+    raise AssertionError("no such case was drawn")
+
+
+def test_a_failure_that_needs_three_faults_of_seven_is_made_these_three(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player, planted = CasePlayer(1, tmp_path), Planted()
+    monkeypatch.setattr(playing, "check_model", planted)
+    data = drawn_among_noise(player, planted)
+    (spoken,) = player.case(0, data).found
+
+    small = shrink(spoken, player)
+
+    assert small.key == spoken.key
+    assert sorted(name for name, _ in faults_of(small.data)) == sorted(planted.needed)
+    assert len(planted.needed) == 3
 
 
 def test_one_key_for_one_stack_whatever_the_numbers_are() -> None:
