@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ _TIME = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>s|m|h)?")
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _SHARD = re.compile(r"(?P<k>\d+)/(?P<n>\d+)")
 
-Save = Annotated[Path | None, typer.Option("--save", metavar="DIR", help="Write each finding here.")]
+Save = Annotated[str | None, typer.Option("--save", metavar="DIR", help="Write each finding here.")]
 States = Annotated[
     bool, typer.Option("--states", help="The whole table of states, not only what was missed.")
 ]
@@ -56,7 +57,7 @@ def fuzz(
 
     try:
         plan = _plan(cases, for_, seed, jobs, case, shard, executor, media=media, judge=judge, server=server)
-        code = _campaign(plan, save, json, states=states)
+        code = _campaign(plan, _folder(save), json, states=states)
     except ConfigurationError as error:
         raise _fail(str(error)) from None
     raise typer.Exit(int(code))
@@ -75,8 +76,6 @@ def _plan(
     judge: bool,
     server: bool,
 ) -> Plan:
-    import os
-
     from conformance.options import ConfigurationError
 
     try:
@@ -91,15 +90,23 @@ def _plan(
     if re.fullmatch(r"local|ray(:.+)?", executor) is None:
         raise ConfigurationError(f"--executor {executor!r}: local, ray or ray:ADDRESS")
     kinds = Kinds(media=media, judge=judge, server=server)
-    jobs = jobs or os.cpu_count() or 1
-    if case is not None:
-        return Plan(seed, cases=case + 1, jobs=1, shard=(case + 1, case + 1), kinds=kinds)
     for_s = None if for_ is None else _seconds(for_)
+    part = _shard(shard)
+    if case is not None:
+        asked = {
+            "--cases": cases is not None,
+            "--for": for_ is not None,
+            "--shard": part != (1, 1),
+            "--executor": executor != "local",
+            "--jobs": jobs > 1,
+        }
+        if said := ", ".join(option for option, given in asked.items() if given):
+            raise ConfigurationError(f"--case {case} plays that case alone, here: it takes no {said}")
+        return Plan(seed, case=case, kinds=kinds)
+    jobs = jobs or os.cpu_count() or 1
     if cases is None and for_s is None:
         cases = 1000
-    return Plan(
-        seed, cases=cases, for_s=for_s, jobs=jobs, shard=_shard(shard), kinds=kinds, executor=executor
-    )
+    return Plan(seed, cases=cases, for_s=for_s, jobs=jobs, shard=part, kinds=kinds, executor=executor)
 
 
 def _seconds(text: str) -> float:
@@ -120,30 +127,43 @@ def _shard(text: str) -> tuple[int, int]:
     return int(found["k"]), int(found["n"])
 
 
+def _folder(save: str | None) -> Path | None:
+    from conformance.options import ConfigurationError
+
+    if save is not None and not save.strip():
+        raise ConfigurationError(f"--save {save!r}: the name of a folder is wanted")
+    return None if save is None else Path(save)
+
+
 def _campaign(plan: Plan, save: Path | None, json: Path | None, *, states: bool) -> Exit:
     import orjson
 
     from conformance.fuzz.campaign import run_campaign
-    from conformance.fuzz.merging import summary, write_summary
-    from conformance.fuzz.telling import Progress, finished_lines
+    from conformance.fuzz.summary import summary
+    from conformance.fuzz.telling import Progress, finished_lines, older_lines
     from conformance.options import RunOptions
+    from conformance.pool import interrupted_by_sigterm
     from conformance.session import check_clock, check_outputs
 
     check_clock(RunOptions())
     to_stdout = json is not None and str(json) == "-"
     check_outputs(save, [json] if json is not None and not to_stdout else [])
     out = sys.stderr if to_stdout else sys.stdout
-    tally = run_campaign(plan, save=save, on_block=Progress(out).on_block)
-    for line in finished_lines(plan, tally, save, states=states):
+    for line in older_lines(save):
         print(line, file=out)
-    if save is not None:
-        write_summary(plan, tally, save)
-    if json is not None:
-        told = orjson.dumps(summary(plan, tally), option=orjson.OPT_INDENT_2)
+    with interrupted_by_sigterm():
+        tally = run_campaign(plan, save=save, on_block=Progress(out).on_block)
+    told = orjson.dumps(summary(plan, tally), option=orjson.OPT_INDENT_2) + b"\n"
+    if json is not None and not to_stdout:
+        json.write_bytes(told)
+    try:
+        print("\n".join(finished_lines(plan, tally, save, states=states)), file=out, flush=True)
         if to_stdout:
-            print(told.decode())
-        else:
-            json.write_bytes(told + b"\n")
+            print(told.decode(), end="", flush=True)
+    except OSError:
+        if not tally.interrupted:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the terminal hung up, and its SIGHUP is why this ends
     code = Exit.FAILED if tally.groups else Exit.PASSED
     if tally.harness_errors:
         code = Exit.HARNESS
@@ -218,15 +238,21 @@ def merge(
     from conformance.fuzz import merging
     from conformance.fuzz.telling import merged_lines
     from conformance.options import ConfigurationError
+    from conformance.session import check_outputs
 
     try:
-        merged = merging.merge(folders, save)
+        to = _folder(save)
+        merged = merging.merge(folders)
+        if to is not None:
+            check_outputs(to, [])
+            merging.keep(merged, to)
     except ConfigurationError as error:
         raise _fail(str(error)) from None
     print("\n".join(merged_lines(merged, states=states)))
-    if any(finding["id"] == "harness-error" for finding in merged.findings.values()):
+    if any(finding.id == "harness-error" for finding in merged.findings.values()):
         raise typer.Exit(int(Exit.HARNESS))
-    raise typer.Exit(int(Exit.FAILED if merged.findings or merged.missing else Exit.PASSED))
+    short = merged.missing or merged.unfinished
+    raise typer.Exit(int(Exit.FAILED if merged.findings or short else Exit.PASSED))
 
 
 def _fail(message: str, code: Exit = Exit.USAGE) -> typer.Exit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -12,14 +13,19 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
+from pathlib import Path
 from types import FrameType
 from typing import TypeVar
+
+from conformance.scratch import make_below, scratch_folder
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 WORKERS_END_S = 8.0
 """Workers that are still there then are killed."""
 INTERRUPTED = 130
+_PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal that a process gets when its parent dies."""
 
 
 def spread(
@@ -40,24 +46,40 @@ def spread(
             yield function(job)
         return
     freeze()  # the scenarios are played in the workers: here is no garbage of theirs to hide
-    pool = ProcessPoolExecutor(
-        max_workers=min(processes, len(jobs)),
+    with scratch_folder("conformance-pool-") as scratch:
+        pool = forked(min(processes, len(jobs)), scratch)
+        try:
+            yield from pool.map(partial(_interruptible, function), jobs)
+            pool.shutdown()
+        except BaseException:
+            _end_workers()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def forked(processes: int, scratch: Path) -> ProcessPoolExecutor:
+    """Workers that leave interrupts to this process and do not outlive it.
+
+    Args:
+        scratch: they make their own folders below it, so that nothing stays of one that is killed.
+    """
+    return ProcessPoolExecutor(
+        max_workers=processes,
         mp_context=multiprocessing.get_context("fork"),
-        initializer=_leave_interrupts_to_the_parent,
+        initializer=_begin_worker,
+        initargs=(os.getpid(), scratch),
     )
-    try:
-        yield from pool.map(partial(_interruptible, function), jobs)
-        pool.shutdown()
-    except BaseException:
-        _end_workers()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
 
 
 @contextlib.contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM is what Ctrl-C is, once; it leaves no more behind. Of the main thread alone."""
+    """SIGTERM and SIGHUP are what Ctrl-C is, once; it leaves no more behind. Of the main thread alone.
+
+    A SIGHUP that is ignored (`nohup`) stays so.
+    """
     numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        numbers.append(signal.SIGHUP)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         numbers.append(signal.SIGINT)
     before = {number: signal.signal(number, _interrupt) for number in numbers}
@@ -106,10 +128,15 @@ def freeze() -> None:
     gc.set_threshold(_OBJECTS_BETWEEN, 10, 10)  # what it would find in the middle is found at the end
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _begin_worker(parent: int, scratch: Path) -> None:
     """Ctrl-C reaches the whole process group; the parent alone decides what it means, and tells by SIGTERM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    make_below(scratch)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it was gone before it could be heard of
+        os._exit(INTERRUPTED)
 
 
 def _interruptible(function: Callable[[Job], Result], job: Job) -> Result:
@@ -123,6 +150,7 @@ def _interruptible(function: Callable[[Job], Result], job: Job) -> Result:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: what is put away must not be cut short
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if number == signal.SIGINT:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _let_half_made_objects_go()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from conformance.fuzz import executors, files
@@ -16,6 +17,8 @@ from conformance.fuzz.playing import play_block, player_for
 from conformance.fuzz.replaying import write_trace
 from conformance.fuzz.shrink import shrink
 from conformance.fuzz.states import missing
+from conformance.fuzz.summary import write_summary
+from conformance.options import ConfigurationError
 from conformance.outcome import Outcome
 from conformance.scratch import scratch_folder
 
@@ -23,6 +26,8 @@ BLOCK = 20
 """Cases in a block."""
 SHRUNK = 25
 """Findings of one campaign that are made small; more than that have a common cause."""
+SUMMARY_EVERY_S = 5.0
+"""Between two writings of `campaign.json` while nothing is found."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +45,14 @@ class Plan:
     kinds: Kinds = field(default_factory=Kinds)
     executor: str = "local"
     """`local`, `ray` or `ray:ADDRESS`."""
+    case: int | None = None
+    """The only one to play."""
 
     def blocks(self, until_s: float | None) -> Iterator[Block]:
         """Blocks of case numbers, without end when only the time is limited."""
+        if self.case is not None:
+            yield Block(self.seed, (self.case,), self.kinds)
+            return
         first, step = self.shard[0] - 1, self.shard[1]
         numbers: Iterator[int] = itertools.count(first, step)
         if self.cases is not None:
@@ -112,31 +122,91 @@ class Tally:
 Told = Callable[[Tally, list[Group]], None]
 
 
+class _Kept:
+    """The folder of a campaign: its findings as they come, and how far it is, so that a kill loses little."""
+
+    def __init__(self, plan: Plan, tally: Tally, folder: Path | None) -> None:
+        self._plan = plan
+        self._tally = tally
+        self._folder = folder
+        self._next_s = 0.0
+        self._written: set[str] = set()
+
+    def block(self, fresh: list[Group]) -> None:
+        """A block was counted."""
+        for group in fresh:
+            self.finding(group.found)
+        if fresh or time.monotonic() >= self._next_s:
+            self.summary()
+
+    def finding(self, found: Found) -> Path | None:
+        """Write it, or write it again. Returns: its file. Raises ConfigurationError."""
+        if self._folder is None:
+            return None
+        self._written.discard(found.key)
+        with _writing(self._folder):
+            file = files.write(found, self._folder, self._plan.kinds)
+        self._written.add(found.key)
+        return file
+
+    def trace(self, found: Found, file: Path) -> None:
+        """Write the trace beside the finding's file. Raises ConfigurationError."""
+        with _writing(file.parent):
+            write_trace(found, file.with_suffix(".trace.ndjson"))
+
+    def end(self) -> None:
+        """Write what an interrupt came before, or cut short, and the summary. Raises ConfigurationError."""
+        for key, group in self._tally.groups.items():
+            if key not in self._written:
+                self.finding(group.found)
+        self.summary(whole=not self._tally.interrupted)
+
+    def summary(self, *, whole: bool = False) -> None:
+        """Write how far it is; as interrupted until it is whole. Raises ConfigurationError."""
+        if self._folder is None:
+            return
+        self._next_s = time.monotonic() + SUMMARY_EVERY_S
+        with _writing(self._folder):
+            write_summary(self._plan, replace(self._tally, interrupted=not whole), self._folder)
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or folder
+        raise ConfigurationError(f"{place}: cannot be written: {error.strerror or error}") from None
+
+
 def run_campaign(plan: Plan, *, save: Path | None, on_block: Told) -> Tally:
-    """Play a campaign; Ctrl-C ends it and keeps what was found.
+    """Play a campaign; an interrupt ends it and keeps what was found.
 
     Args:
         plan: what and how much.
-        save: each finding is written there at once, and again when it has been made small; None: nowhere.
+        save: each finding is written there at once, and again when it has been made small, and `campaign.json` as it
+            goes on; None: nowhere.
         on_block: called after each block with the tally and the findings that are new.
+    Raises ConfigurationError: something cannot be written; what was found was told.
     """
     tally = Tally()
+    kept = _Kept(plan, tally, save)
     began_s = time.monotonic()
     until_s = None if plan.for_s is None else began_s + plan.for_s
     results = _executed(plan, plan.blocks(until_s))
     try:
+        kept.summary()
         for block in results:
             fresh = tally.add(block)
             tally.real_s = time.monotonic() - began_s
-            if save is not None:
-                for group in fresh:
-                    files.write(group.found, save, plan.kinds)
             on_block(tally, fresh)
-        _make_small(plan, tally, save)
+            kept.block(fresh)
+        _make_small(plan, tally, kept)
     except KeyboardInterrupt:
         tally.interrupted = True
     finally:
         results.close()
+    kept.end()
     return tally
 
 
@@ -147,16 +217,15 @@ def _executed(plan: Plan, blocks: Iterator[Block]) -> Generator[BlockResult, Non
     return executors.local(blocks, play_block, plan.jobs)
 
 
-def _make_small(plan: Plan, tally: Tally, save: Path | None) -> None:
+def _make_small(plan: Plan, tally: Tally, kept: _Kept) -> None:
     with scratch_folder() as scratch:
         for group in list(tally.groups.values())[:SHRUNK]:
             if not group.found.data:
                 continue
             group.found = shrink(group.found, player_for(group.found.data, plan.seed, scratch))
-            if save is not None:
-                file = files.write(group.found, save, plan.kinds)
-                if "steps" not in group.found.data and not group.found.against:
-                    write_trace(group.found, file.with_suffix(".trace.ndjson"))
+            file = kept.finding(group.found)
+            if file is not None and "steps" not in group.found.data and not group.found.against:
+                kept.trace(group.found, file)
 
 
 def outcome_words(tally: Tally) -> str:

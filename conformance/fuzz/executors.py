@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import importlib
 import logging
-import multiprocessing
-import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any
 
 from conformance.fuzz.case import Block, BlockResult, CaseResult, Found
 from conformance.fuzz.play import harness_finding
 from conformance.options import ConfigurationError
 from conformance.outcome import Outcome
-from conformance.pool import freeze_once
+from conformance.pool import forked, freeze_once
+from conformance.scratch import scratch_folder
 
 Play = Callable[[Block], BlockResult]
 AHEAD = 2
@@ -36,22 +36,19 @@ def local(blocks: Iterable[Block], play: Play, jobs: int) -> Generator[BlockResu
         for block in blocks:
             yield play(block)
         return
-    yield from _Workers(play, jobs).run(iter(blocks))
+    with scratch_folder() as scratch:
+        yield from _Workers(play, jobs, scratch).run(iter(blocks))
 
 
 class _Workers:
     """A pool that is made anew when one of its processes dies."""
 
-    def __init__(self, play: Play, jobs: int) -> None:
+    def __init__(self, play: Play, jobs: int, scratch: Path) -> None:
         self._play = play
         self._jobs = jobs
-        self._pool = self._new_pool()
+        self._scratch = scratch
+        self._pool = forked(jobs, scratch)
         self._pending: deque[tuple[Block, Future[BlockResult], int]] = deque()
-
-    def _new_pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self._jobs, multiprocessing.get_context("fork"), initializer=_leave_interrupts_to_the_parent
-        )
 
     def run(self, blocks: Iterator[Block]) -> Iterator[BlockResult]:
         """Results in the order of the blocks."""
@@ -71,9 +68,12 @@ class _Workers:
                 yield result
             self._pool.shutdown()
         except BaseException:
-            for worker in list(self._pool._processes.values()):
+            workers = list((self._pool._processes or {}).values())
+            for worker in workers:
                 worker.kill()
             self._pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.join()  # what it was writing must not come back behind the folder's removal
             raise
 
     def _fill(self, blocks: Iterator[Block]) -> None:
@@ -86,7 +86,7 @@ class _Workers:
     def _after_a_death(self, block: Block, tries: int) -> BlockResult | None:
         """Hand everything pending out again; the oldest block, after too many deaths, is told as what it is."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = self._new_pool()
+        self._pool = forked(self._jobs, self._scratch)
         if tries >= DEATHS:
             rest = list(self._pending)[1:]
             self._pending = deque([self._pending[0]])
@@ -103,11 +103,6 @@ def killed(block: Block) -> BlockResult:
     found = Found(harness_finding(told), block.seed, block.numbers[0], {})
     case = CaseResult(block.numbers[0], Outcome.HARNESS_ERROR, (found,), frozenset(), 0.0, 0)
     return BlockResult((case,), 0.0)
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches the whole process group; the parent alone decides what it means."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def on_ray(

@@ -2,147 +2,130 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from conformance.fuzz.campaign import Plan, Tally
+from conformance.fuzz.files import drawn_by
+from conformance.fuzz.summary import Told, ToldFinding, read_summary
 from conformance.options import ConfigurationError
 
-SUMMARY = "campaign.json"
-FORMAT = 1
-
-
-def write_summary(plan: Plan, tally: Tally, folder: Path) -> Path:
-    """What a campaign did, beside its findings."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / SUMMARY
-    file.write_text(json.dumps(summary(plan, tally), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return file
-
-
-def summary(plan: Plan, tally: Tally) -> dict[str, Any]:
-    """A campaign as JSON."""
-    return {
-        "format": FORMAT,
-        "seed": plan.seed,
-        "shard": list(plan.shard),
-        "cases": tally.cases,
-        "runs": tally.runs,
-        "cpu_s": round(tally.cpu_s, 3),
-        "real_s": round(tally.real_s, 3),
-        "virtual_s": round(tally.virtual_s, 3),
-        "interrupted": tally.interrupted,
-        "outcomes": dict(sorted(tally.outcomes.items())),
-        "states": dict(sorted(tally.states.items())),
-        "findings": [
-            {
-                "key": key,
-                "id": group.found.finding.id,
-                "requirements": list(group.found.finding.requirements),
-                "expected": group.found.finding.expected[:400],
-                "actual": group.found.finding.actual[:400],
-                "first_case": group.first_case,
-                "count": group.count,
-            }
-            for key, group in sorted(tally.groups.items())
-        ],
-    }
+NAMED = 10
+"""Missing shards that are named; a summary may speak of a million."""
 
 
 @dataclass
 class Merged:
     """Several campaigns as one."""
 
-    seed: int
-    shards: list[tuple[int, int]] = field(default_factory=list)
+    first: Told
+    """What was asked for, but for its shard."""
+    folders: dict[int, Path] = field(default_factory=dict)
+    """By number of the shard."""
     cases: int = 0
     cpu_s: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
-    findings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    findings: dict[str, ToldFinding] = field(default_factory=dict)
     sources: dict[str, Path] = field(default_factory=dict)
     """Folder of the file that is kept for a finding."""
-    interrupted: bool = False
+    unfinished: list[str] = field(default_factory=list)
+    """Shards that were interrupted or played less than their share, in words."""
 
     @property
-    def missing(self) -> list[str]:
-        """Shards that nobody brought."""
-        of = max((n for _, n in self.shards), default=1)
-        there = {k for k, _ in self.shards}
-        return [f"{k}/{of}" for k in range(1, of + 1) if k not in there]
+    def missing(self) -> str:
+        """Shards that nobody brought, in words."""
+        of = self.first.shard[1]
+        absent = of - len(self.folders)
+        numbers = (number for number in range(1, of + 1) if number not in self.folders)
+        named = ", ".join(f"{number}/{of}" for number, _ in zip(numbers, range(NAMED), strict=False))
+        return named + (f" and {absent - NAMED} more" if absent > NAMED else "")
+
+    def drawn_by(self, finding: ToldFinding) -> str:
+        """The command that draws its first case again."""
+        return drawn_by(self.first.seed, finding.first_case, self.first.kinds)
+
+    def file_of(self, key: str) -> Path | None:
+        """The finding's file; None: its folder has none."""
+        file = self.sources[key] / f"{key}.yaml"
+        return file if file.is_file() else None
 
 
-def merge(folders: Sequence[Path], save: Path | None) -> Merged:
+def merge(folders: Sequence[Path]) -> Merged:
     """Put the folders of several shards together; a finding that several have is kept once, from its lowest case.
 
     Args:
         folders: each as `conformance fuzz --save` wrote it.
-        save: where the findings that are kept are copied to.
-    Raises ConfigurationError: a folder without a summary, of another version, of another seed, the same shard twice.
+    Raises ConfigurationError: a folder without a summary, one of another version or another campaign, the same shard
+        twice.
     """
     merged: Merged | None = None
     for folder in folders:
-        told = _read(folder / SUMMARY)
+        told = read_summary(folder)
         if merged is None:
-            merged = Merged(int(told["seed"]))
-        if told["seed"] != merged.seed:
-            raise ConfigurationError(
-                f"{folder}: seed {told['seed']}; the shards before have seed {merged.seed}, and only shards of "
-                "one campaign can be merged"
-            )
-        shard = (int(told["shard"][0]), int(told["shard"][1]))
-        if shard in merged.shards or (merged.shards and shard[1] != merged.shards[0][1]):
-            raise ConfigurationError(f"{folder}: shard {shard[0]}/{shard[1]} stands beside {merged.shards}")
-        merged.shards.append(shard)
+            merged = Merged(told)
+        else:
+            _same_campaign(told, folder, merged.first, folders[0])
+        if told.planned.case is not None:
+            raise ConfigurationError(f"{folder}: only case {told.planned.case} was played; that is no shard")
+        number, of = told.shard
+        if number in merged.folders:
+            raise ConfigurationError(f"{folder}: shard {number}/{of}, and so is {merged.folders[number]}")
+        merged.folders[number] = folder
         _take(merged, told, folder)
     if merged is None:
         raise ConfigurationError("no folder to merge")
-    if save is not None:
-        save.mkdir(parents=True, exist_ok=True)
-        for key, folder in merged.sources.items():
-            for file in sorted(folder.glob(f"{key}.*")):
-                if file.resolve() != (save / file.name).resolve():
-                    shutil.copyfile(file, save / file.name)
     return merged
 
 
-def _take(merged: Merged, told: Mapping[str, Any], folder: Path) -> None:
-    merged.cases += told["cases"]
-    merged.cpu_s += told["cpu_s"]
-    merged.interrupted |= told["interrupted"]
-    merged.outcomes.update(told["outcomes"])
-    merged.states.update(told["states"])
-    for finding in told["findings"]:
-        key = finding["key"]
-        known = merged.findings.get(key)
-        if known is None:
-            merged.findings[key] = dict(finding)
-            merged.sources[key] = folder
-            continue
-        known["count"] += finding["count"]
-        if finding["first_case"] < known["first_case"]:
-            merged.findings[key] = {**finding, "count": known["count"]}
-            merged.sources[key] = folder
+def _same_campaign(told: Told, folder: Path, first: Told, first_folder: Path) -> None:
+    of, first_of = told.shard[1], first.shard[1]
+    if (told.seed, told.planned, told.kinds) != (first.seed, first.planned, first.kinds):
+        is_of, first_is_of = f"of `{told.command}`", f"of `{first.command}`"
+    elif of != first_of:
+        is_of, first_is_of = f"one of {of} shards", f"one of {first_of}"
+    elif told.versions != first.versions:
+        is_of, first_is_of = f"played with {told.versions}", f"played with {first.versions}"
+    else:
+        return
+    raise ConfigurationError(
+        f"{folder} is {is_of}, {first_folder} is {first_is_of}: only shards of one campaign can be merged"
+    )
 
 
-_KEYS = ("seed", "shard", "cases", "cpu_s", "interrupted", "outcomes", "states", "findings")
+def _take(merged: Merged, told: Told, folder: Path) -> None:
+    merged.cases += told.cases
+    merged.cpu_s += told.cpu_s
+    merged.outcomes.update(told.outcomes)
+    merged.states.update(told.states)
+    if told.interrupted or (told.share is not None and told.cases < told.share):
+        why = "interrupted after " if told.interrupted else ""
+        of = "" if told.share is None else f" of {told.share}"
+        merged.unfinished.append(f"{told.shard[0]}/{told.shard[1]} ({why}{told.cases}{of} cases)")
+    for finding in told.findings:
+        known = merged.findings.get(finding.key)
+        if known is None or finding.first_case < known.first_case:
+            merged.sources[finding.key] = folder
+        kept = finding if known is None or finding.first_case < known.first_case else known
+        count = finding.count + (0 if known is None else known.count)
+        merged.findings[finding.key] = kept.model_copy(update={"count": count})
 
 
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}") from None
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
-        raise ConfigurationError(
-            f"{file}: no summary of format {FORMAT}, as `conformance fuzz --save` writes it"
-        )
-    missing = [key for key in _KEYS if key not in told]
-    if missing:
-        raise ConfigurationError(f"{file}: without {', '.join(missing)}")
-    return told
+def keep(merged: Merged, save: Path) -> None:
+    """Copy the findings that are kept, and their traces, into one folder.
+
+    Raises ConfigurationError: one cannot be copied.
+    """
+    for key, folder in merged.sources.items():
+        for file in (folder / f"{key}.yaml", folder / f"{key}.trace.ndjson"):
+            if not file.is_file() or file.resolve() == (save / file.name).resolve():
+                continue
+            try:
+                shutil.copyfile(file, save / file.name)
+            except OSError as error:
+                place = error.filename2 or error.filename or file
+                raise ConfigurationError(
+                    f"{place}: {file} cannot be copied to {save}: {error.strerror}"
+                ) from None

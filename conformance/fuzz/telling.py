@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from conformance.fuzz import files
 from conformance.fuzz.campaign import Group, Plan, Tally, outcome_words
+from conformance.fuzz.merging import Merged
 from conformance.fuzz.states import missing, told, unreachable, wanted
+from conformance.fuzz.summary import SUMMARY, read_summary
+from conformance.options import ConfigurationError
 
 EVERY_S = 5.0
 """Between two lines of progress."""
@@ -45,9 +48,26 @@ def progress_line(tally: Tally) -> str:
     )
 
 
+def older_lines(save: Path | None) -> list[str]:
+    """What is to be said of an older campaign in the folder: a CI that runs again is not stopped, and told."""
+    if save is None or not (save / SUMMARY).exists():
+        return []
+    try:
+        whose = f"`{read_summary(save).command}`"
+    except ConfigurationError:  # of another version, say: it is about to be replaced, and its findings stay
+        whose = "an older campaign"
+    older = len(list(save.glob("*.yaml")))
+    return [
+        f"note: {save} holds {whose}: its {older} finding(s) stay, {SUMMARY} will tell of this campaign alone"
+    ]
+
+
 def finished_lines(plan: Plan, tally: Tally, save: Path | None, *, states: bool) -> list[str]:
     """The end of a campaign: states, findings, and one line that says it all."""
-    lines = state_lines(tally.states, every=states)
+    if plan.case is None:
+        lines = state_lines(tally.states, every=states)
+    else:  # that one case did not reach the others says nothing
+        lines = [told(state) for state in wanted(tally.states) if states and tally.states.get(state)]
     for key, group in sorted(tally.groups.items()):
         finding = group.found.finding
         lines += [
@@ -83,19 +103,27 @@ def state_lines(states: Mapping[str, int], *, every: bool) -> list[str]:
     return lines
 
 
-def merged_lines(merged: Any, *, states: bool) -> list[str]:
+def merged_lines(merged: Merged, *, states: bool) -> list[str]:
     """The end of a merge."""
     lines = state_lines(merged.states, every=states)
     for key, finding in sorted(merged.findings.items()):
+        file = merged.file_of(key)
         lines += [
             "",
-            f"{key}  {' '.join(finding['requirements'])}  {finding['count']} time(s), "
-            f"first in case {finding['first_case']}",
-            f"  actual     {finding['actual']}",
+            f"{key}  {' '.join(finding.requirements)}  {finding.count} time(s), first in case {finding.first_case}",
+            f"  actual     {finding.actual}",
+            f"  replay     conformance replay {file}"
+            if file
+            else f"  again      {merged.drawn_by(finding)} --save DIR",
         ]
     counts = ", ".join(f"{count} {name}" for name, count in sorted(merged.outcomes.items()))
-    lines += ["", f"seed {merged.seed}, {len(merged.shards)} shard(s), {merged.cases} cases ({counts})"]
+    lines += [
+        "",
+        f"seed {merged.first.seed}, {len(merged.folders)} shard(s), {merged.cases} cases ({counts})",
+    ]
     if merged.missing:
-        lines.append(f"missing shard(s): {', '.join(merged.missing)}")
+        lines.append(f"missing shard(s): {merged.missing}")
+    if merged.unfinished:
+        lines.append(f"unfinished shard(s): {', '.join(merged.unfinished)}")
     lines.append(f"{len(merged.findings)} finding(s)")
     return lines

@@ -19,11 +19,12 @@ from conformance.commands import app
 from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import Rewrite, applied
 from conformance.fuzz import campaign as campaigns
-from conformance.fuzz.campaign import Plan, run_campaign
+from conformance.fuzz.campaign import Group, Plan, Tally, run_campaign
 from conformance.fuzz.case import BlockResult, CasePlayer, CaseResult, Found
 from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.files import text_of, write
 from conformance.fuzz.replaying import FILL_IN
+from conformance.fuzz.summary import write_summary
 from conformance.invariants import INVARIANTS
 from conformance.options import RunOptions
 from conformance.outcome import Finding, Outcome
@@ -127,6 +128,7 @@ def test_what_is_told_to_see_a_finding_again_shows_it(monkeypatch: pytest.Monkey
     code, said = run(*again[1].split())
 
     assert code == 1, said
+    assert "never reached" not in said, "what one case did not reach says nothing"
     assert "journal-invalid" in said
 
 
@@ -270,14 +272,33 @@ def test_shards_are_disjoint_and_merge_to_the_whole(tmp_path: Path) -> None:
         assert f"{finding['key']}  {' '.join(finding['requirements'])}  {finding['count']} time(s)" in said
         assert (tmp_path / "all" / f"{finding['key']}.yaml").exists()
 
-    code, said = run("merge", str(tmp_path / "1"))
-    assert code == 1
-    assert "missing shard(s): 2/2" in said
-    code, said = run("merge", str(tmp_path / "1"), str(tmp_path / "1"))
+
+def test_an_older_campaign_in_the_folder_is_told_and_its_findings_stay(tmp_path: Path) -> None:
+    write_summary(Plan(7, cases=6, kinds=Kinds(server=True)), Tally(), tmp_path)
+    (tmp_path / "task-leak-000000.yaml").touch()
+
+    code, said = run("fuzz", "--cases", "1", "--seed", "3", "--jobs", "1", "--save", str(tmp_path))
+
+    assert code == 0, said
+    assert said.startswith(
+        f"note: {tmp_path} holds `conformance fuzz --seed 7 --server --cases 6`: its 1 finding(s) stay, "
+    )
+    assert (tmp_path / "task-leak-000000.yaml").exists()
+    now = json.loads((tmp_path / "campaign.json").read_text())
+    assert (now["seed"], now["interrupted"], now["cases"]) == (3, False, 1)
+
+
+def test_what_cannot_be_written_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Found(Finding("task-leak", ("R9",), "none", "one"), 1, 0, PLAIN)
+    case = CaseResult(0, Outcome.FAIL, (found,), frozenset(), 1.0, 0)
+    monkeypatch.setattr(campaigns, "play_block", lambda block: BlockResult((case,), 0.1))
+    (tmp_path / f"{found.key}.yaml").mkdir()
+
+    code, said = run("fuzz", "--cases", "1", "--jobs", "1", "--save", str(tmp_path))
+
     assert code == 2
-    code, said = run("merge", str(tmp_path / "nowhere"))
-    assert code == 2
-    assert "cannot be read" in said
+    assert f"found {found.key} in case 0" in said
+    assert f"conformance: {tmp_path / found.key}.yaml: cannot be written: Is a directory\n" in said
 
 
 def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,6 +324,13 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.M
     assert tally.interrupted
     assert (tmp_path / f"{found.key}.yaml").exists()
 
+    def cut_short(tally: Tally, fresh: list[Group]) -> None:
+        raise KeyboardInterrupt
+
+    run_campaign(Plan(1, cases=10), save=tmp_path / "at once", on_block=cut_short)
+
+    assert (tmp_path / "at once" / f"{found.key}.yaml").exists(), "the summary tells of it"
+
 
 def test_no_promoted_scenario_waits_for_its_title() -> None:
     assert [s.id for s in load_catalogue() if s.title.startswith(FILL_IN)] == []
@@ -318,6 +346,16 @@ def test_no_promoted_scenario_waits_for_its_title() -> None:
         (["fuzz", "--shard", "3/2"], "--shard '3/2': K/N with 1 <= K <= N"),
         (["fuzz", "--executor", "slurm"], "--executor 'slurm': local, ray or ray:ADDRESS"),
         (["fuzz", "--save", "/proc/nothing"], "/proc/nothing: cannot be written"),
+        (["fuzz", "--save", ""], "--save '': the name of a folder is wanted"),
+        (["merge", "x", "--save", " "], "--save ' ': the name of a folder is wanted"),
+        (
+            ["fuzz", "--case", "3", "--cases", "5"],
+            "--case 3 plays that case alone, here: it takes no --cases\n",
+        ),
+        (
+            ["fuzz", "--case", "3", "--for", "1m", "--shard", "1/2", "--executor", "ray", "--jobs", "2"],
+            "--for, --shard, --executor, --jobs\n",
+        ),
         (["replay", "no/such.yaml"], "no/such.yaml"),
         (["replay", str(Path(__file__).parent)], "fuzz: a folder; give one file of it"),
         (
