@@ -136,7 +136,7 @@ class Session:
             self.created = True
         elif kind == "input_audio_buffer.committed" and self.committing and not self.committed:
             self.committed, self.active_s = True, self.now()
-        elif kind == "response.created" and isinstance(rid, str) and reply is None:
+        elif kind == "response.created" and rid and isinstance(rid, str) and reply is None:
             late = not self.awaits() and any(r["status"] == "completed" for r in self.replies.values())
             self.replies[rid] = {"status": "", "bytes": 0, "late": late, "kinds": {}, "rate": self.rate}
         elif kind == "response.listen":

@@ -152,6 +152,18 @@ def test_the_right_client_is_not_blamed_where_the_wrong_one_is() -> None:
 
 
 @pytest.mark.parametrize("name", ["complete", "minimal"])
+def test_a_reply_without_a_name_is_none_and_is_not_acked(name: str) -> None:
+    """Found by the test that is to be pasted: the complete example told `playback.ack` of the reply ''."""
+    nameless = {"garbage_event": {"event": {"type": "response.created", "response": {"id": ""}}}}
+
+    result = run_scenario(
+        _scenario([REPLY], nameless), client=f"python:{DOCS / 'examples' / f'{name}_client.py'}:run"
+    )
+
+    assert result.outcome is Outcome.PASS, result.findings
+
+
+@pytest.mark.parametrize("name", ["complete", "minimal"])
 def test_the_right_ones_survive_what_is_drawn(name: str) -> None:
     client = f"python:{DOCS / 'examples' / f'{name}_client.py'}:run"
     for number in range(12):
