@@ -44,3 +44,38 @@ def test_who_says_where_is_heard_and_no_such_folder_is_no_error(
     monkeypatch.delenv("TMPDIR")
     monkeypatch.setattr(scratch, "MEMORY_FOLDER", tmp_path / "missing")
     assert _in(Path(tempfile.gettempdir()))
+
+
+def test_what_a_process_left_is_removed_and_nothing_that_is_held_or_not_ours(tmp_path: Path) -> None:
+    left = tmp_path / "conformance-fuzz-abcd1234.scratch"
+    others = [
+        tmp_path / name
+        for name in ("conformance-fuzz-abcd1234", "duplex-conformance-abcd1234.scratch", "my.scratch")
+    ]
+    for folder in (left, *others):
+        (folder / "sub").mkdir(parents=True)
+    link = tmp_path / "conformance-abcd1234.scratch"
+    link.symlink_to(others[0], target_is_directory=True)
+    made, lock = scratch._held("conformance-fuzz-", tmp_path)
+    assert lock is not None
+
+    scratch.remove_leftovers.cache_clear()
+    scratch.remove_leftovers(tmp_path)
+
+    assert not left.exists()
+    assert [f for f in (made, link, *others) if not f.exists()] == []
+    os.close(lock)
+    scratch.remove_leftovers.cache_clear()
+    scratch.remove_leftovers(tmp_path)
+    assert not made.exists()
+
+
+def test_the_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / "conformance-fuzz-abcd1234.scratch"
+    left.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: left.stat().st_uid + 1)
+
+    scratch.remove_leftovers.cache_clear()
+    scratch.remove_leftovers(tmp_path)
+
+    assert left.exists()
