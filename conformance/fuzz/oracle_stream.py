@@ -263,8 +263,7 @@ def _unasked(observation: Observation, attempt: Attempt, said: str) -> Iterator[
         text = getattr(fault, "text", None)
         if fault.name == "extra_reply_in_padding" and text and _bare(text) in said:
             others = "".join(_bare(reply.text) for reply in observation.scenario.server.reply)
-            done_before = [e for e in attempt.entries if e.kind == "sent" and e.name == "response.done"]
-            if _bare(text) not in others and len(done_before) > 1:
+            if _bare(text) not in others and _answered_before(attempt):
                 yield finding(
                     attempt,
                     "sample.text",
@@ -272,6 +271,17 @@ def _unasked(observation: Observation, attempt: Attempt, said: str) -> Iterator[
                     "without the reply that the clip did not cause",
                     repr(said[-120:]),
                 )
+
+
+def _answered_before(attempt: Attempt) -> bool:
+    """Whether a reply was done before the one that the clip did not cause began: the first of all is not late."""
+    done = False
+    for entry in attempt.entries:
+        if entry.kind == "sent" and entry.name == "response.done":
+            done = True
+        elif entry.kind == "fault" and "began" in entry.data:
+            return done
+    return False
 
 
 def _bare(text: str) -> str:

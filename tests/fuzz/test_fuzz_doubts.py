@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from conformance.defects.all import ALL_DEFECTS
+from conformance.defects.rewrite import applied
 from conformance.fuzz.case import SLICER, CasePlayer
 from conformance.fuzz.play import Summary, play
 from conformance.fuzz.strategies import build
@@ -131,6 +133,26 @@ def test_decisions_on_a_clip_that_came_at_once_are_waited_for(tmp_path: Path) ->
     }
 
     assert CasePlayer(9101, tmp_path).play(data, 1).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("starts_at_unit", "found"), [(8, []), (3, ["sample.text"])], ids=["first", "second"]
+)
+def test_the_first_reply_of_all_is_not_late_though_the_clip_did_not_cause_it(
+    tmp_path: Path, starts_at_unit: int, found: list[str]
+) -> None:
+    """Behind it comes a scripted one in the padding; late is what follows an answer (design.md 7)."""
+    data = {
+        **BASE,
+        "clip": {"seconds": 5.4},
+        "server": {"reply": [{"starts_at_unit": starts_at_unit, "units": 1, "text": "A cyclist passed."}]},
+        "faults": [{"extra_reply_in_padding": {"text": "Unasked.", "units": 4}}],
+    }
+    scenario = build(data, "unasked")
+
+    assert play(scenario, RunOptions(seed=4242), tmp_path).findings == ()
+    with applied(next(d for d in ALL_DEFECTS if d.name == "late-reply-scored").rewrites):
+        assert [one.id for one in play(scenario, RunOptions(seed=4242), tmp_path).findings] == found
 
 
 @pytest.mark.parametrize("told", ["error '{}'", "text '{} said'"])
