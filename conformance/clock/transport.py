@@ -1,7 +1,6 @@
 """asyncio's socket transport, telling the network what was written, read and closed."""
 
 import asyncio.selector_events
-import contextvars
 import socket
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,6 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
         if end is not None:
             end.kept_back_bytes = self.get_write_buffer_size
             end.hand_over = self._hand_over
-        self._context = contextvars.copy_context()
         self._behind = False
         """It was not read for a while, and what was written meanwhile is still to be read."""
 
@@ -123,9 +121,11 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
         return b"".join(pieces), None
 
     def _hand_over(self) -> None:
-        """As the loop does when the kernel has room, and in a context of this end's, not of who reads."""
-        if self.get_write_buffer_size():
-            self._context.copy().run(self._write_ready)
+        """As the loop does when the kernel has room: by its own handle, in the context in which the writing began."""
+        key = self._loop._selector.get_map().get(self._sock_fd)
+        writer = key.data[1] if key is not None else None
+        if writer is not None:
+            writer._run()
 
     def write_eof(self) -> None:
         super().write_eof()
