@@ -74,10 +74,7 @@ def _hang_requirements(observation: Observation) -> tuple[str, ...]:
 
 def sample_conservation(observation: Observation) -> Iterator[Finding]:
     """requested = published + failed (with a reason) + cancelled; attempts add up; files and summary agree."""
-    # A session of a client of others that ends before its first audio is of nobody knows which sample.
-    counted = not observation.outside or all(
-        connection.sample is not None for connection in observation.connections
-    )
+    counted = not observation.outside or observation.all_known
     for facts in observation.samples:
         if facts.outcome not in ("published", "failed", "cancelled", "skipped_finished"):
             yield Finding(

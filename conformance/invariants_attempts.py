@@ -14,9 +14,10 @@ from conformance.wiring import session_name
 
 if TYPE_CHECKING:
     from mockserver.app import ConnectionInfo
+    from mockserver.journal import Entry
 
 HARMLESS = frozenset({"playback_ack_too_late"})
-"""Errors of the server that fail no sample (protocol.md 8.3)."""
+"""Errors of the server that fail no sample (protocol.md 8.3, R35)."""
 HELD_BACK = frozenset({"latency", "bandwidth", "slicer", "limit_data"})
 """Faults that keep from the client, for a while or for good, what the server's journal holds as sent."""
 MOMENT_S = 0.05
@@ -25,6 +26,12 @@ ROUNDED_S = 0.002
 """Latencies are told in milliseconds."""
 REAL_S = 0.25
 """On a wall clock a connection is accepted, and an attempt told of, some moments after it began and ended."""
+
+
+def error_code(entry: Entry) -> object:
+    """The code of an error that the server sent, nested or flat."""
+    error = entry.data.get("error")
+    return error.get("code") if isinstance(error, dict) else entry.data.get("code")
 
 
 def more_than_two_attempts(observation: Observation) -> Iterator[Finding]:
@@ -80,8 +87,7 @@ def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
         if entry.kind != "sent":
             continue
         if entry.name == "error":
-            error = entry.data.get("error")
-            code = error.get("code") if isinstance(error, dict) else entry.data.get("code")
+            code = error_code(entry)
             if code not in HARMLESS:
                 return f"the server sent error {code} at {entry.t_s:.3f} s"
         elif entry.name == "response.created":

@@ -179,6 +179,14 @@ class Observation:
         return self._files
 
     @property
+    def all_known(self) -> bool:
+        """Whether of every connection it is known whose it was.
+
+        A session of a client of others that ends before its first audio does not say.
+        """
+        return all(connection.sample is not None for connection in self.connections)
+
+    @property
     def entries_in_time(self) -> list[Entry]:
         """Without the backlog of a held socket, which the server read only after the faults were released.
 

@@ -7,13 +7,13 @@ it says goodbye or ends the connection.
 from __future__ import annotations
 
 from conformance.fuzz.attempts import LAST_EVENTS, SAME_S, Attempt, start_s_of
+from conformance.fuzz.oracle_stream import clip_s
+from conformance.invariants_attempts import HARMLESS, error_code
 from conformance.observation import Observation, SampleFacts
 from conformance.wiring import session_name
 from mockserver.app import ConnectionInfo
 from scenarios.faults import FAULTS, Layer
 
-HARMLESS = "playback_ack_too_late"
-"""The one error of a server that fails no sample (R35)."""
 BAD_ENDS = frozenset({"failed", "incomplete", "cancelled"})
 WINDOW_LEFT_S = 1.0
 """A client that leaves later than this before the end of its drain window may have waited for all of it."""
@@ -30,11 +30,6 @@ def outside_attempts(observation: Observation) -> list[list[Attempt]]:
             attempt.action = ("publish" if facts.outcome == "published" else "fail") if last else "retry"
         found.append(attempts)
     return found
-
-
-def all_known(observation: Observation) -> bool:
-    """Whether of every connection it is known whose it was: a session that ends before its first audio does not say."""
-    return all(connection.sample is not None for connection in observation.connections)
 
 
 def _attempt(
@@ -78,12 +73,7 @@ def _phases(
     left_s = goodbyes[0] if goodbyes else attempt.ended_s if connection.ended_by == "client" else None
     if left_s is None:
         return phases
-    window_s = next(
-        p.video_duration_s
-        for p in observation.prepared
-        if (p.split, p.id) == (attempt.facts.split, attempt.facts.id)
-    )
-    window_s += observation.deadlines.drain_slack_s
+    window_s = clip_s(observation, attempt) + observation.deadlines.drain_slack_s
     if (
         commits
         and left_s < commits[0] + window_s - WINDOW_LEFT_S
@@ -108,9 +98,8 @@ def spoiled(observation: Observation, attempt: Attempt, until_s: float = float("
         if entry.kind != "sent":
             continue
         if entry.name == "error":
-            error = entry.data.get("error")
-            code = error.get("code") if isinstance(error, dict) else entry.data.get("code")
-            if code != HARMLESS:
+            code = error_code(entry)
+            if code not in HARMLESS:
                 return f"the server reported the error {code}"
         elif entry.name == "response.done" and entry.data.get("status") in BAD_ENDS:
             return f"a reply ended {entry.data['status']}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.fuzz.attempts import Attempt, finding, start_s_of
-from conformance.fuzz.attempts_outside import all_known, left_s, spoiled
+from conformance.fuzz.attempts_outside import left_s, spoiled
 from conformance.fuzz.oracle_close import good_close_wins
 from conformance.fuzz.oracle_session import FROZEN, MUTE_END, teardown_is_bounded
 from conformance.fuzz.oracle_stream import (
@@ -41,7 +41,7 @@ def check_outside(observation: Observation, of_samples: list[list[Attempt]]) -> 
         return
     yield from never_connected(observation)
     for attempts, facts in zip(of_samples, observation.samples, strict=True):
-        if not attempts and facts.outcome == "published" and all_known(observation):
+        if not attempts and facts.outcome == "published" and observation.all_known:
             wanted = "an answer comes of a session"
             yield Finding("sample.outcome", ("R30",), wanted, "an answer, and no session", facts.name)
         if attempts:
@@ -139,12 +139,7 @@ def lone_stalls_are_tried_again(observation: Observation, attempts: list[Attempt
     """A first attempt that only stalled, in its drain or before it had a session, is tried once more (R4, R24, R28)."""
     attempt = attempts[0]
     at_s = attempt.phase_s("closing")
-    if (
-        len(attempts) > 1
-        or at_s is None
-        or attempt.facts.outcome == "published"
-        or not all_known(observation)
-    ):
+    if len(attempts) > 1 or at_s is None or attempt.facts.outcome == "published" or not observation.all_known:
         return
     if spoiled(observation, attempt, at_s):
         return

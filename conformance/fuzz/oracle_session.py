@@ -14,6 +14,7 @@ from conformance.fuzz.attempts import (
     timed_out,
     timeout_in_doubt,
 )
+from conformance.invariants_attempts import HARMLESS, error_code
 from conformance.observation import Observation
 from conformance.outcome import Finding
 
@@ -38,8 +39,6 @@ ENDS = frozenset({"reset_peer", "close_code", "bad_frame", "oversize_frame", "in
 """Faults that end the connection."""
 LOST = ("reset_peer", "half_close", "close_code", "limit_data")
 """Faults that end the connection and spoil nothing that came before."""
-HARMLESS = "playback_ack_too_late"
-"""The one error of a server that fails no sample (R35)."""
 TOLERANCE_S = 1.0
 
 OF_STEP = {
@@ -54,17 +53,12 @@ OF_STEP = {
 
 def _codes(attempt: Attempt) -> list[object]:
     """Codes of the errors that the server sent."""
-    found = []
-    for entry in attempt.entries:
-        if entry.kind == "sent" and entry.name == "error":
-            error = entry.data.get("error")
-            found.append(error.get("code") if isinstance(error, dict) else entry.data.get("code"))
-    return found
+    return [error_code(e) for e in attempt.entries if e.kind == "sent" and e.name == "error"]
 
 
 def _harmful(attempt: Attempt) -> bool:
     """Whether the client was told of an error that fails a sample."""
-    return any(name == "error" for _, name in attempt.received) and set(_codes(attempt)) != {HARMLESS}
+    return any(name == "error" for _, name in attempt.received) and set(_codes(attempt)) != HARMLESS
 
 
 def _all_done(observation: Observation, attempt: Attempt) -> float | None:
