@@ -3,8 +3,8 @@
 * short: sessions a second with three units, a reply, acks, a commit and a close, each message sent when the one before
   was answered. The same against a bare aiohttp WebSocket handler that sends the same frames, recorded from the server
   before: no JSON, no checks, no journal. The server checks all it reads and writes its journal to a file, as
-  `conformance serve --journal` does. CPU figures are of the server's process, kernel included, and comparable on a busy
-  machine; those by the wall are not.
+  `conformance serve --journal` does (`server_least.py`: what of that no server could leave out). CPU figures are of the
+  server's process, kernel included, and comparable on a busy machine; those by the wall are not.
 * realtime: many sessions at once, out of step, a unit with a JPEG a second and four acks; the server has one core. How
   much later than its model time an answer comes, and the process's peak memory.
 * growth: the process's memory after half and after all of many short sessions.
