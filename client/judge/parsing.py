@@ -21,8 +21,14 @@ _MOST_STARTS: Final = 400
 """Opening braces tried."""
 _FRAGMENT: Final = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _TRAILING_COMMA: Final = re.compile(r",(\s*[}\]])")
-_NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
-_DECODER: Final = json.JSONDecoder()
+_NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?\s*")
+_BARE: Final = re.compile(
+    r"""["']?\s*(?P<number>[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)["']?+"""
+    # What follows may show that this is a part of something else: 2.5.1, 2x, 2/5, 2,5, 0, 1 or 2, 2-3, 2 out of 5.
+    r"""(?![\w.%]|\s*(?:/|,\s*[0-9]|(?:[-\u2013\u2014~]|to|or|of)\s*[0-9]|out\s+of\b))"""
+)
+"""A number outside JSON, alone."""
+_NUMERIC: Final = re.compile(r"""["']?\s*[+-]?\.?[0-9]""")
 
 
 @dataclass(frozen=True)
@@ -79,9 +85,20 @@ def read_verdict(text: str, kind: Kind) -> Fields:
     whole = [candidate for candidate in found if all(name in candidate for name in names)]
     if not whole:
         nearest = max(found, key=lambda candidate: sum(name in candidate for name in names))
-        missing = [name for name in names if name not in nearest]
-        raise ReplyError(f"Missing judge field{'s' * (len(missing) > 1)}: {', '.join(missing)}")
+        raise unread([field for field in REQUIRED[kind] if field.name not in nearest], text[:_LONGEST_TEXT])
     return agreed([checked(candidate, kind) for candidate in whole], names)
+
+
+def unread(fields: Sequence[Field], text: str) -> ReplyError:
+    """Why there is no verdict. A field that is written there, with a value nobody can read, is not missing (R54)."""
+    for field in fields:
+        if _named(field, text) is not None:
+            return ReplyError(
+                f"Invalid judge field {field.name}: its value cannot be read; "
+                f"allowed: {field.allowed}, in one whole JSON object"
+            )
+    missing = [field.name for field in fields]
+    return ReplyError(f"Missing judge field{'s' * (len(missing) > 1)}: {', '.join(missing)}")
 
 
 def agreed(verdicts: Sequence[Fields], names: Sequence[str]) -> Fields:
@@ -143,6 +160,7 @@ def objects_in(text: str) -> Iterator[dict[str, Any]]:
 
 def _object_at(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
     """The object that begins at a brace, and where it ends; with trailing commas if it must be."""
+    parsed: Any
     try:
         parsed, end = _DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -151,25 +169,55 @@ def _object_at(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
             return None, at
         end = fragment.end()
         try:
-            parsed = json.loads(_TRAILING_COMMA.sub(r"\1", fragment.group()))
+            parsed = _DECODER.decode(_TRAILING_COMMA.sub(r"\1", fragment.group()))
         except (ValueError, RecursionError):
             return None, at
     return (parsed, end) if isinstance(parsed, dict) else (None, at)
 
 
 def pieces_in(text: str, kind: Kind) -> dict[str, Any]:
-    """Bare `"name": number` pieces of the required fields.
+    """Bare `"name": number` pieces of the required fields. What is a word, as in a format repeated, is passed over.
 
-    Raises ReplyError: one name with two different numbers.
+    Raises ReplyError: one name with two different numbers, or with what only begins like a number.
     """
     pieces: dict[str, Any] = {}
     for field in REQUIRED[kind]:
-        # "2." and "2/" may be what is left of another number.
-        pattern = rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/)'
-        values = list(dict.fromkeys(re.findall(pattern, text)))
+        values: list[str] = []
+        for place in _places(field, text):
+            number = _BARE.match(text, place)
+            if number is not None:
+                values.append(number["number"])
+            elif _NUMERIC.match(text, place):
+                told = json.dumps(text[place : place + 20].split("\n")[0], ensure_ascii=False)
+                raise ReplyError(
+                    f"Invalid judge field {field.name}: {told} is no number; allowed: {field.allowed}"
+                )
         if len({float(value) for value in values}) > 1:
-            told = ", ".join(values)
+            told = ", ".join(dict.fromkeys(values))
             raise ReplyError(f"Invalid judge field {field.name}: the reply holds several values ({told})")
         if values:
             pieces[field.name] = values[0]
     return pieces
+
+
+def _places(field: Field, text: str) -> Iterator[int]:
+    """Where the values of a field begin."""
+    return (named.end() for named in re.finditer(rf"""["']{field.name}["']\s*:\s*""", text))
+
+
+def _named(field: Field, text: str) -> int | None:
+    return next(_places(field, text), None)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; a name that stands in it twice with different values has all of them, so it is no number."""
+    parsed: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in parsed:
+            parsed[name] = value
+        elif (type(parsed[name]), parsed[name]) != (type(value), value):
+            parsed[name] = [*(v for n, v in pairs if n == name)]
+    return parsed
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once)

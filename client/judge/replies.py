@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +12,12 @@ from typing import Any, Final
 import orjson
 
 from client.judge.errors import JudgeHttpError, JudgeResponseError, JudgeUnusableError, ReplyError
+from client.sentences import mended
 
 _SHOWN: Final = 200
 _CALLS: Final = ("tool_calls", "function_call")
 _WHOLE: Final = (None, "stop")
-_THINK: Final = re.compile(r"<(think|thinking|thought)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THINK_MARK: Final = re.compile(r"<(?P<end>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
 _THINK_OPEN: Final = re.compile(r"<(?:think|thinking|thought)>", re.IGNORECASE)
 _THINK_CLOSE: Final = re.compile(r"</(?:think|thinking|thought)>", re.IGNORECASE)
 
@@ -46,23 +49,33 @@ def reply_of(body: bytes) -> Reply:
         JudgeHttpError: an error object instead of choices; some gateways answer so with status 200.
         JudgeResponseError: no choices, or none that holds a message.
     """
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        parsed = None
+    parsed = _parsed(body)
     if not isinstance(parsed, dict):
         shown = body[:_SHOWN].decode("utf-8", "replace")
         raise JudgeUnusableError(f"the judge's reply is no JSON object: {shown!r}")
     choices = parsed.get("choices")
-    if not choices:
+    if not choices or not isinstance(choices, list):
         raise_error_inside(parsed)
-        raise JudgeResponseError(f"no choices in the judge's reply (choices: {choices!r})")
+        raise JudgeResponseError(f"no choices in the judge's reply (choices: {repr(choices)[:_SHOWN]})")
     replies = [_of_choice(choice) for choice in choices if isinstance(choice, dict)]
     tagged = [reply for is_text, reply in replies if is_text]
     filled = [reply for _, reply in replies if reply.text]
     for reply in [*tagged, *filled, *(reply for _, reply in replies)]:
         return reply
     raise JudgeResponseError("no choices in the judge's reply that hold a message")
+
+
+def _parsed(body: bytes) -> Any:
+    """What JSON a body holds; None: none. Half a surrogate pair, which only orjson refuses, becomes U+FFFD."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        if rb"\ud" not in body.lower():
+            return None
+    try:
+        return orjson.loads(mended(json.dumps(json.loads(body), ensure_ascii=False)))
+    except (ValueError, RecursionError):
+        return None
 
 
 def raise_error_inside(parsed: Mapping[str, Any]) -> None:
@@ -85,7 +98,7 @@ def _of_choice(choice: Mapping[str, Any]) -> tuple[bool, Reply]:
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     return "text" in (choice.get("modality"), message.get("modality")), Reply(
         text=_flat(message.get("content")),
-        finish_reason=finish if isinstance(finish, str) else None,
+        finish_reason=finish if finish is None else str(finish),
         refusal=refusal if isinstance(refusal, str) and refusal else None,
         tool_calls=orjson.dumps(calls).decode() if calls else None,
         has_reasoning=bool(reasoning),
@@ -127,9 +140,29 @@ def check_complete(reply: Reply) -> None:
 
 def without_thinking(text: str) -> str:
     """`text` without think blocks, the unclosed one included, and one whose opening stood in the prompt."""
-    text = _THINK.sub(" ", text)
+    text = _without_blocks(text)
     closes = list(_THINK_CLOSE.finditer(text))
     if closes:
         text = text[closes[-1].end() :]
     opened = _THINK_OPEN.search(text)
     return text[: opened.start()] if opened else text
+
+
+def _without_blocks(text: str) -> str:
+    """Whole blocks taken out, each from its opening to the next closing of its name; in one pass, whatever it holds."""
+    marks = list(_THINK_MARK.finditer(text))
+    closings: dict[str, list[int]] = {}
+    for mark in marks:
+        if mark["end"]:
+            closings.setdefault(mark["name"].lower(), []).append(mark.end())
+    kept: list[str] = []
+    at = 0
+    for mark in marks:
+        if mark["end"] or mark.start() < at:
+            continue
+        ends = closings.get(mark["name"].lower(), [])
+        nearest = bisect.bisect(ends, mark.end())
+        if nearest < len(ends):
+            kept += [text[at : mark.start()], " "]
+            at = ends[nearest]
+    return "".join([*kept, text[at:]])

@@ -77,12 +77,12 @@ OVERLOOKED_DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         name="fraction-is-score",
-        about="reads the first number of a fraction as the score",
+        about="reads the first number as the score, of whatever it is a part",
         rewrites=(
             Rewrite(
                 "client.judge.parsing:pieces_in",
-                r"""rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/)'""",
-                r"""rf'["\']{field.name}["\']\s*:\s*["\']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.])'""",
+                "_BARE.match(text, place)",
+                r"""re.compile('["\']?(?P<number>[+-]?[0-9]+(?:[.][0-9]+)?)').match(text, place)""",
             ),
         ),
         breaks=("R52",),

@@ -35,6 +35,15 @@ SCORED: list[tuple[str, Any, str, dict[str, Any]]] = [
         '"temporal_score": 3 and "is_relevant": 1',
         {"temporal_score": 3, "is_relevant": 1},
     ),
+    ("small", "content", '"content_score": 2e-1', {"content_score": 0.2}),
+    ("format in words first", "chat", '"success_score": one digit. "success_score": 1', {"success_score": 1}),
+    ("remark behind a number", "content", '{"content_score": 2.5 - no colour}', {"content_score": 2.5}),
+    (
+        "twice the same in one object",
+        "chat",
+        '{"success_score": 1, "success_score": 1}',
+        {"success_score": 1},
+    ),
     ("broken object", "chat", '{"success_score": 1, "reasoning": "cut', {"success_score": 1}),
     ("negative zero", "content", '{"content_score": -0.0}', {"content_score": 0.0}),
     (
@@ -73,8 +82,33 @@ UNSCORED: list[tuple[str, Any, str, str]] = [
     ("two that differ", "chat", '{"success_score": 1} {"success_score": 0}', "verdicts that disagree (1, 0)"),
     ("first invalid", "chat", '{"success_score": 7} {"success_score": 0}', "7 is out of range"),
     ("pieces that differ", "chat", '"success_score": 1 no, "success_score": 0', "several values"),
-    ("share in pieces", "content", '"content_score": 2/3', "Missing judge field"),
-    ("share cut short", "content", '{"content_score": "2/', "Missing judge field"),
+    ("share in pieces", "content", '"content_score": 2/3', "Invalid judge field content_score"),
+    ("share cut short", "content", '{"content_score": "2/', "Invalid judge field content_score"),
+    ("share behind a quote", "content", """'content_score': '2'/5""", "Invalid judge field content_score"),
+    ("share in words", "content", '"content_score": 2 out of 5', "Invalid judge field content_score"),
+    ("decimal comma", "content", '"content_score": 2,5', '"2,5" is no number'),
+    ("decimal comma in an object", "content", '{"content_score": 2,5}', "is no number"),
+    ("decimal comma in a text", "content", """{'content_score': "2,5"}""", "is no number"),
+    ("small in pieces", "temporal", '"temporal_score": 2e-1, "is_relevant": 1', "2e-1"),
+    ("range in pieces", "content", '"content_score": 2-3', "is no number"),
+    ("range in words", "content", '"content_score": 2 to 3', "is no number"),
+    ("percent in pieces", "content", '"content_score": 3%', "is no number"),
+    ("word behind a number", "content", '{"content_score": 2pts}', "is no number"),
+    ("format repeated", "chat", 'I fill in {"success_score": 0 or 1, "reasoning": ...}', "is no number"),
+    ("word in pieces", "content", '{"content_score": high}', "Invalid judge field content_score"),
+    ("null of another language", "chat", '{"success_score": None}', "Invalid judge field success_score"),
+    (
+        "word beside an object",
+        "chat",
+        '{"success_score": yes, "x": {"a": 1}}',
+        "Invalid judge field success_score",
+    ),
+    (
+        "twice in one object",
+        "chat",
+        '{"success_score": 1, "success_score": 0}',
+        "Invalid judge field success_score",
+    ),
     ("hostile nesting", "chat", '{"a":' * 30_000, "Missing judge field"),
     ("hostile braces", "chat", "{" * 100_000, "Missing judge field"),
     ("hostile pairs", "chat", "{" + "{}" * 40_000, "Missing judge field"),
@@ -102,6 +136,9 @@ VERDICT = '{"success_score": 1}'
         (f"{VERDICT}<think>or is it", VERDICT),
         (f"<THINKING>a</THINKING>{VERDICT}", VERDICT),
         ("plain", "plain"),
+        (f"<think>a<think>b</thinking>c</think>{VERDICT}", VERDICT),
+        (f"<think>a</think>b<thinking>c</thinking>{VERDICT}", f"b {VERDICT}"),
+        ("<think>" * 60_000, ""),
     ],
 )
 def test_think_blocks_are_taken_away(text: str, rest: str) -> None:
@@ -113,6 +150,7 @@ def test_think_blocks_are_taken_away(text: str, rest: str) -> None:
     [
         (Reply(VERDICT, "length"), JudgeResponseError, "truncated"),
         (Reply(VERDICT, "content_filter"), JudgeResponseError, "incomplete (finish_reason content_filter)"),
+        (Reply(VERDICT, "5"), JudgeResponseError, "incomplete (finish_reason 5)"),
         (Reply("", "stop"), JudgeResponseError, "empty"),
         (Reply(" \n", None), JudgeResponseError, "empty"),
         (Reply(None, "stop", refusal="no"), JudgeResponseError, "refusal: no"),
@@ -139,6 +177,10 @@ def test_a_reply_that_is_not_whole_is_never_scored(reply: Reply, error: type[Jud
         ('{"choices": null, "error": {"code": 429}}', JudgeHttpError, "HTTP 429"),
         ('{"error": {"message": "boom", "code": null}}', JudgeHttpError, "HTTP 500"),
         ('{"choices": ["x"]}', JudgeResponseError, "no choices"),
+        ('{"choices": 5}', JudgeResponseError, "no choices"),
+        ('{"choices": {"0": {}}}', JudgeResponseError, "no choices"),
+        ('{"choices": true, "error": {"code": 429}}', JudgeHttpError, "HTTP 429"),
+        ('{"choices": "\\ud83d', JudgeUnusableError, "no JSON object"),
     ],
 )
 def test_a_body_without_a_reply_is_named(body: str, error: type[JudgeError], told: str) -> None:
@@ -146,6 +188,18 @@ def test_a_body_without_a_reply_is_named(body: str, error: type[JudgeError], tol
         reply_of(body.encode())
 
     assert told in str(raised.value)
+
+
+def test_a_finish_reason_that_is_no_text_is_not_an_absent_one() -> None:
+    reply = reply_of(b'{"choices": [{"message": {"content": "a"}, "finish_reason": 5}]}')
+
+    assert reply.finish_reason == "5"
+
+
+def test_half_a_character_makes_no_page_of_a_reply() -> None:
+    reply = reply_of(rb'{"choices": [{"message": {"content": "cut \ud83d and \ud83d\ude00"}}]}')
+
+    assert reply.text == "cut \ufffd and \U0001f600"
 
 
 @pytest.mark.parametrize(
