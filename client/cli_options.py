@@ -14,6 +14,7 @@ import typer
 
 from client.cli_numbers import BAD_INPUT as BAD_INPUT  # its place among the exit codes is here
 from client.cli_numbers import number_option, whole_option
+from client.masking import bare_url
 
 if TYPE_CHECKING:
     import ssl
@@ -374,7 +375,7 @@ def _trust(ca_file: Path | None, url: str, option: str = "--ca-file") -> ssl.SSL
     if ca_file is None:
         return None
     if not url.startswith(("wss:", "https:")):
-        refuse(f"{option}: {url} has no TLS; allowed: with wss:// or https://")
+        refuse(f"{option}: {bare_url(url)} has no TLS; allowed: with wss:// or https://")
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except OSError as error:  # an SSLError is one too

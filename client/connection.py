@@ -28,6 +28,7 @@ except ImportError as error:
 
 from client.deadlines import DeadlineExceeded, Deadlines, bounded
 from client.evidence import SocketSample, look
+from client.masking import masked
 from client.wire import Event, encode
 
 check(websockets_version, ClientConnection, connect, ConnectionClosed)
@@ -65,9 +66,11 @@ class Connection:
     `name` (split/id) heads its log messages.
     """
 
-    def __init__(self, name: str, deadlines: Deadlines) -> None:
+    def __init__(self, name: str, deadlines: Deadlines, headers: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.deadlines = deadlines
+        self.headers = headers or {}
+        """Of the upgrade request; their values are told nowhere."""
         self.lost: ConnectionLost | None = None
         """How the connection ended, once it has."""
         self.close_frame_received = False
@@ -98,10 +101,10 @@ class Connection:
             DeadlineExceeded: named `connect`.
             OSError, websockets' InvalidHandshake: refused (docs/evaluation.md 14, row 14).
         """
-        connection = cls(name, deadlines)
+        connection = cls(name, deadlines, headers)
         try:
             await bounded(
-                "connect", connection._dial(url, headers, tls), deadlines.connect_s, grace_s=deadlines.grace_s
+                "connect", connection._dial(url, tls), deadlines.connect_s, grace_s=deadlines.grace_s
             )
         except DeadlineExceeded:
             if connection._socket is not None:
@@ -109,14 +112,12 @@ class Connection:
             raise
         return connection
 
-    async def _dial(
-        self, url: str, headers: Mapping[str, str] | None, tls: ssl.SSLContext | None = None
-    ) -> None:
+    async def _dial(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         trust: dict[str, Any] = {} if tls is None else {"ssl": tls}
         socket = await connect(
             url,
             **trust,
-            additional_headers=dict(headers or {}),
+            additional_headers=dict(self.headers),
             compression=None,
             proxy=None,
             open_timeout=None,
@@ -240,10 +241,11 @@ class Connection:
         return "by_peer"
 
     def note_lost(self, closed: ConnectionClosed) -> ConnectionLost:
-        """Remember how the connection ended; the first account stands."""
+        """Remember how the connection ended; the first account stands, without the key a peer may give as reason."""
         self.close_frame_received = self.close_frame_received or closed.rcvd is not None
         if self.lost is None:
-            self.lost = describe_loss(closed)
+            lost = describe_loss(closed)
+            self.lost = ConnectionLost(masked(str(lost), self.headers), lost.code, unanswered=lost.unanswered)
         return self.lost
 
     # -- evidence -------------------------------------------------------------------------------------------------

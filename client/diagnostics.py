@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from client.evidence import as_json
+from client.masking import masked
 from client.record import AttemptRecord
-from client.result import SampleResult, masked
+from client.result import SampleResult
 from client.sentences import timed_sentences
 
 

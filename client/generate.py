@@ -13,10 +13,11 @@ from client.connection import Connection, ConnectionLost
 from client.conversation import Conversation, SessionOver
 from client.deadlines import DeadlineExceeded, Deadlines
 from client.evidence import as_json
+from client.masking import masked
 from client.media import Prepared, frames_for_units
 from client.padding import Padding
 from client.record import AttemptRecord, Observer
-from client.result import SampleResult, error_entries, masked
+from client.result import SampleResult, error_entries
 from client.sentences import timed_sentences
 from client.session import ClientSession
 from client.settings import SessionSettings

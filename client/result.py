@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from client.connection import CloseKind
 from client.responses import LISTENING, ResponseRecord
 from client.wire import printable
-
-MASK = "***"
 
 
 @dataclass
@@ -123,12 +121,3 @@ def reported_errors(result: SampleResult) -> list[str]:
 def failure_text(result: SampleResult) -> str:
     """Why an unsuccessful attempt failed; never empty (R30, R31)."""
     return result.error or "no completed response"
-
-
-def masked(text: str, headers: Mapping[str, str]) -> str:
-    """`text` without the values of the request headers: credentials reach no log and no artifact."""
-    for value in headers.values():
-        for secret in (value, value.rpartition(" ")[2]):
-            if len(secret) >= 4:
-                text = text.replace(secret, MASK)
-    return text

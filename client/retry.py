@@ -12,9 +12,10 @@ from typing import Any, Final, Literal, Protocol
 from client.deadlines import bounded
 from client.diagnostics import AttemptDiagnostics
 from client.generate import failed_metadata, generate_sample
+from client.masking import masked
 from client.media import Prepared
 from client.record import AttemptRecord, Observer
-from client.result import SampleResult, failure_text, masked, recorded_timeouts, reported_errors
+from client.result import SampleResult, failure_text, recorded_timeouts, reported_errors
 from client.settings import SessionSettings
 
 log = logging.getLogger("client.retry")

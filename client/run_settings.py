@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit, urlunsplit
 
+from client.masking import bare_url
 from client.media import Prepared
 from client.response_root import comparable
 from client.run_result import SampleRecord
@@ -60,10 +60,8 @@ def told(settings: RunSettings) -> dict[str, Any]:
     Padding after the final commit changes the evaluation protocol, so it is said that it was on (R63).
     """
     session = settings.session
-    parts = urlsplit(session.url)
-    bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     return {
-        "url": bare,
+        "url": bare_url(session.url),
         **comparable(session),
         "clock": session.clock,
         "request_timeout_s": session.deadlines.request_s,

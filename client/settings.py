@@ -17,7 +17,7 @@ PACES = ("realtime", "as-fast-as-possible")
 class SessionSettings:
     """Everything but the sample (evaluation.md 3, 4)."""
 
-    url: str
+    url: str = field(repr=False)
     """ws, wss, http or https; the duplex query is added (protocol.md 1.1)."""
     model: str
     ref_audio: ReferenceVoice
@@ -29,7 +29,7 @@ class SessionSettings:
     fps: float = 1.0
     """Frames a second the sample was prepared with; metadata only."""
     instructions: str = "Streaming Omni Conversation."
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with the upgrade; their values never reach a log or an artifact."""
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     """Whom to trust behind wss or https; None: the system's trust store."""

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import orjson
 import pybase64
 
+from client.masking import bare_url
 from client.sentences import mended
 
 Event = dict[str, Any]
@@ -69,9 +70,9 @@ def realtime_url(url: str, model: str) -> str:
         parts = urlsplit(url)
         usable = parts.scheme in schemes and parts.hostname and parts.port != 0
     except ValueError as error:
-        raise ValueError(f"{wanted}, got {url!r} ({error})") from error
+        raise ValueError(f"{wanted}, got {bare_url(url)!r} ({error})") from None
     if not usable:
-        raise ValueError(f"{wanted}, got {url!r}")
+        raise ValueError(f"{wanted}, got {bare_url(url)!r}")
     kept = [(k, v) for k, v in parse_qsl(parts.query, keep_blank_values=True) if k not in _DROPPED_QUERY]
     ours = [("duplex", "1"), ("model", model), ("minicpmo45_native_duplex", "1"), ("autostart", "0")]
     query = urlencode(kept + ours, quote_via=quote, safe="")

@@ -26,7 +26,7 @@ from client.judge.errors import (
     JudgeUnusableError,
 )
 from client.judge.settings import JudgeSettings, completions_url
-from client.result import MASK
+from client.masking import MASK, SHORTEST, bare_url
 
 LARGEST_BODY_BYTES: Final = 4 * 1024 * 1024
 """A completion of 1200 tokens has some kilobytes."""
@@ -62,6 +62,8 @@ class JudgeHttp:
         self.settings = settings
         self.chance = chance
         self.url = completions_url(settings.base_url)
+        self.shown = bare_url(self.url)
+        """The address for messages: a query may hold a key."""
         self.answered = 0
         """JSON replies so far, usable or not; 0 tells an endpoint that never worked from one that failed once."""
         self._session: aiohttp.ClientSession | None = None
@@ -101,7 +103,7 @@ class JudgeHttp:
         except (aiohttp.ClientError, OSError) as error:
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             reason = self.masked(str(cause) or type(cause).__name__)
-            raise JudgeAwayError(f"no answer from {self.url} ({reason})") from None
+            raise JudgeAwayError(f"no answer from {self.shown} ({reason})") from None
 
     async def _post(self, body: bytes, request_id: str) -> HttpAnswer:
         assert self._session is not None, "used as a context manager"
@@ -126,7 +128,7 @@ class JudgeHttp:
     def masked(self, text: str) -> str:
         """`text` without the key."""
         key = self.settings.api_key
-        return text.replace(key, MASK) if len(key) >= 4 and key != "EMPTY" else text
+        return text.replace(key, MASK) if len(key) >= SHORTEST and key != "EMPTY" else text
 
 
 def check_status(answer: HttpAnswer) -> None:

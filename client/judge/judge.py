@@ -91,7 +91,8 @@ class Judge:
                 self.keep(exchange, str(error))
                 if not may_ask_again(error, asked):
                     raise
-                log.info("%s: %s %d asked again: %s", self.name, question.kind, question.index, error)
+                told = self.http.masked(str(error))
+                log.info("%s: %s %d asked again: %s", self.name, question.kind, question.index, told)
                 messages = [*question.messages, *reask_messages(exchange.reply, question.kind, error)]
                 continue
             self.keep(exchange, None)
@@ -126,7 +127,7 @@ class Judge:
                 self.keep_failed(question, error, answer, judge_retry, tries > 1)
                 if wait_s is None:
                     raise
-                log.info("%s: %s; tried again in %.1f s", self.name, error, wait_s)
+                log.info("%s: %s; tried again in %.1f s", self.name, self.http.masked(str(error)), wait_s)
             await asyncio.sleep(wait_s)
 
     def next_try_s(self, error: JudgeError, tries: int, answer: HttpAnswer | None) -> float | None:

@@ -185,7 +185,8 @@ class ContentAsker:
             except JudgeError as error:
                 if n == len(modes) or is_credential_refusal(error):
                     raise
-                log.info("%s: content by %s failed, %s next: %s", self.subject.name, mode, modes[n], error)
+                told = self.judge.http.masked(str(error))
+                log.info("%s: content by %s failed, %s next: %s", self.subject.name, mode, modes[n], told)
         raise AssertionError("there is always a way to judge content")
 
     async def by_video(self) -> Fields:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from client.masking import bare_url
+
 VideoMode = Literal["video_url", "frame-sample"]
 Overflow = Literal["error", "reduce"]
 
@@ -20,10 +22,10 @@ _COMPLETIONS: Final = "/chat/completions"
 class JudgeSettings:
     """Everything but the sample. `check()` refuses what cannot work, before anything is sent."""
 
-    base_url: str
+    base_url: str = field(repr=False)
     """http or https; see `completions_url`."""
     model: str
-    api_key: str = "EMPTY"
+    api_key: str = field(default="EMPTY", repr=False)
     """Sent as a bearer token; never in a log, a trace or a file."""
     timeout_s: float = 600.0
     """For one request, connect to last byte."""
@@ -72,17 +74,22 @@ class JudgeSettings:
 def completions_url(base_url: str) -> str:
     """Where requests go: `<base>/v1/chat/completions`, with whatever part of that the base already has.
 
-    Raises ValueError: no http or https URL with a host.
+    Raises ValueError: no http or https URL with a host, or one with credentials, which stand in the header.
     Source: evaluation.md 16.1.
     """
-    wanted = "allowed: http:// or https:// and a host, with a port of 1 to 65535 or none"
+    wanted = (
+        "allowed: http:// or https:// and a host, with a port of 1 to 65535 or none, no user and no password"
+    )
+    found = f"judge base URL: found {bare_url(base_url)!r}"
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError as error:
-        raise ValueError(f"judge base URL: found {base_url!r} ({error}); {wanted}") from error
+        raise ValueError(f"{found} ({error}); {wanted}") from None
     if not usable:
-        raise ValueError(f"judge base URL: found {base_url!r}; {wanted}")
+        raise ValueError(f"{found}; {wanted}")
+    if "@" in parts.netloc:
+        raise ValueError(f"{found} with a user or a password; {wanted}: the judge takes a key")
     path = parts.path.rstrip("/")
     if path.endswith(_COMPLETIONS):
         pass

@@ -320,6 +320,17 @@ def test_credentials_reach_neither_error_nor_diagnostics(kit: Any) -> None:
     assert "verysecret" not in repr(diagnostics)
 
 
+def test_a_key_in_the_reason_of_a_close_frame_is_not_told(kit: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(session: Any, event: dict[str, Any]) -> None:
+        await session.ws.close(1008, "unknown key sk-verysecret")
+
+    headers = {"headers": {"Authorization": "Bearer sk-verysecret"}}
+    output, *_ = request(kit, on={"input_audio_buffer.append": refuse}, settings=headers)
+
+    assert "closed by the peer with 1008 (unknown key ***)" in output.metadata["close_error"]
+    assert "verysecret" not in repr(output.metadata) + output.error + caplog.text + repr(output.result)
+
+
 def test_steps_are_told_in_order(kit: Any) -> None:
     steps: list[tuple[str, Any]] = []
 

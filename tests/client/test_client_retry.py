@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from client.deadlines import DeadlineExceeded
-from client.result import SampleResult, error_entries, failure_text, masked, reported_errors
+from client.masking import masked
+from client.result import SampleResult, error_entries, failure_text, reported_errors
 from client.retry import decide, error_text
 from client.session import ResponseRecord
 

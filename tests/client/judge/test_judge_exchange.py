@@ -22,6 +22,7 @@ from client.judge.http import JudgeHttp, pause_s, retry_after_s
 from client.judge.judge import Judge, image_part
 from client.judge.settings import JudgeSettings, completions_url
 from client.judge.trace import Trace, TraceLine, read_trace
+from conformance.clock import run_virtual
 
 GOOD = '{"success_score": 1, "reasoning": "named"}'
 FOREVER = 10_000.0
@@ -47,6 +48,8 @@ def test_the_address_of_the_judge_is_completed(base: str, path: str) -> None:
     [
         ({"base_url": "ws://h"}, "judge base URL: found 'ws://h'"),
         ({"base_url": "judge"}, "judge base URL"),
+        ({"base_url": "http://u:pw@h/?k=pw"}, "judge base URL: found 'http://h/' with a user or a password"),
+        ({"base_url": "ftp://u:pw@h"}, "judge base URL: found 'ftp://h'"),
         ({"video_mode": "x"}, "judge video mode"),
         ({"frame_overflow": "x"}, "judge frame overflow"),
         ({"model": ""}, "judge model"),
@@ -260,8 +263,6 @@ def test_a_judge_that_is_away_is_named_after_its_tries(bench: Any) -> None:
         async with JudgeHttp(bench.settings, random.Random(1)) as http:
             await job(Judge("a/1", http, Trace(bench.folder / "1.judge.jsonl")))
 
-    from conformance.clock import run_virtual
-
     run_virtual(main)
     assert len(bench.trace) == 1 + bench.settings.transport_retries
 
@@ -292,6 +293,24 @@ def test_the_key_reaches_the_judge_and_no_file(bench: Any) -> None:
     assert "***" in bench.trace[0]["error"]
     assert "***" in bench.trace[1]["raw"]
     assert isinstance(got, ReplyError)
+
+
+def test_the_key_and_the_address_it_may_stand_in_are_not_shown() -> None:
+    settings = JudgeSettings("http://u:very-secret@h?key=very-secret", "m", api_key="sk-very-secret")
+
+    assert "secret" not in repr(settings)
+
+
+def test_a_key_in_the_query_is_sent_and_not_told() -> None:
+    settings = JudgeSettings("http://127.0.0.1:9/v1?key=very-secret", "m")
+
+    async def main() -> None:
+        async with JudgeHttp(settings, random.Random(1)) as http:
+            assert http.url.endswith("?key=very-secret")
+            await http.exchange(b"{}", "1")
+
+    with pytest.raises(JudgeAwayError, match=r"no answer from http://127.0.0.1:9/v1/chat/completions \("):
+        run_virtual(main)
 
 
 def test_proxies_of_the_environment_are_ignored(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
