@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from client.judge.score_files import read_score, score_path
+from client.judge.score_files import NoScoreError, read_score, score_path
 from client.judge.subject import AnswerError, read_answer
 from client.response_root import run_folders
 from client.run_result import RUN_RESULT
@@ -109,7 +109,7 @@ def sides_of(folder: Path) -> dict[tuple[str, str], Side]:
         ) from error
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise CompareError(f"{path}: no whole run result ({error})") from error
-    except (AnswerError, OSError) as error:
+    except (AnswerError, NoScoreError, OSError) as error:
         raise CompareError(str(error)) from error
 
 

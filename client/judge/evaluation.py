@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,15 @@ from client.input_errors import MediaError
 from client.judge.errors import JudgeAwayError, JudgeError
 from client.judge.http import JudgeHttp, is_unusable
 from client.judge.judge import Judge
-from client.judge.score_files import Score, differing, read_score, score_path, scored, trace_path
+from client.judge.score_files import (
+    NoScoreError,
+    Score,
+    differing,
+    read_score,
+    score_path,
+    scored,
+    trace_path,
+)
 from client.judge.settings import JudgeSettings
 from client.judge.subject import Answer, AnswerError, Subject, read_answer
 from client.judge.trace import Trace
@@ -155,6 +164,8 @@ class Evaluation:
             try:
                 answer = read_answer(self.settings.response_root, subject.split, subject.id)
                 score = read_score(score_path(self.settings.score_root, subject.split, subject.id))
+            except NoScoreError as error:
+                raise EvaluationError(str(error)) from error
             except AnswerError as error:
                 self._end(index, JudgedRecord(subject.split, subject.id, "failed", str(error)))
                 continue
@@ -237,6 +248,8 @@ class Evaluation:
             score, error = None, str(raised)
             if isinstance(raised, OSError):
                 self.result.artifact_errors.append(f"{subject.name}: {error}")
+        except Exception:  # noqa: BLE001 - what a decoder raises costs this sample alone, told with its traceback
+            score, error = None, http.masked(traceback.format_exc())
         if error:
             log.warning("%s: not scored: %s", subject.name, error, extra={"in_result": True})
         return JudgedRecord(
@@ -256,7 +269,7 @@ class Evaluation:
         if is_unusable(error) and not http.answered and not self.result.stopped:
             self.result.away = isinstance(error, JudgeAwayError)
             told = http.masked(str(error))
-            self.result.stopped = told if self.result.away else f"{http.url} is no judge we can use: {told}"
+            self.result.stopped = told if self.result.away else f"{http.shown} is no judge we can use: {told}"
 
     def _end(self, index: int, record: JudgedRecord) -> None:
         self._records[index] = record

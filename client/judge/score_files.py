@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 Score = dict[str, Any]
 
 
+class NoScoreError(ValueError):
+    """A whole file stands where a score belongs, and is none. It is not ours to replace; the message names it."""
+
+
 def score_path(score_root: Path, split: str, sample_id: str) -> Path:
     """The score file of a sample."""
     return score_root / split / f"{sample_id}.json"
@@ -32,7 +36,10 @@ def trace_path(score_root: Path, split: str, sample_id: str) -> Path:
 
 
 def read_score(path: Path) -> Score | None:
-    """A whole score file; None: there is none, or it is torn and the sample is to be judged again. Raises OSError."""
+    """A whole score file; None: there is none, or it is torn and the sample is to be judged again.
+
+    Raises: NoScoreError: something else stands there, an answer for one. OSError.
+    """
     try:
         score = orjson.loads(path.read_bytes())
     except FileNotFoundError:
@@ -40,7 +47,12 @@ def read_score(path: Path) -> Score | None:
     except orjson.JSONDecodeError as error:
         log.warning("%s: torn, so the sample is judged again (%s)", path, error)
         return None
-    return score if isinstance(score, dict) and score.get("family") in ("rtd", "pr") else None
+    if isinstance(score, dict) and score.get("family") in ("rtd", "pr"):
+        return score
+    raise NoScoreError(
+        f"{path}: found {'an answer' if isinstance(score, list) else 'something else'} where a score would be written; "
+        "allowed: a score root of its own"
+    )
 
 
 def made_with(settings: JudgeSettings) -> dict[str, Any]:
@@ -114,7 +126,7 @@ async def late_scores(judge: Judge, subject: Subject, answer: Answer, without: S
         summary = rtd.temporal_summary([*without["temporal"]["sentences"], *rows])
         content = await rtd.ContentAsker(judge, subject, rtd.joined(everything), late=True).ask()
     except JudgeError as error:
-        return {**told, "error": str(error)}
+        return {**told, "error": judge.http.masked(str(error))}
     return {
         **told,
         "avg_temporal_score": summary["avg_temporal_score"],

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from client.clips import StillClip
 from client.judge.evaluation import Evaluation, EvaluationError, EvaluationResult, EvaluationSettings
 from client.judge.score_files import score_path, trace_path
 from client.judge.trace import read_trace
@@ -202,7 +203,7 @@ def test_what_was_judged_is_not_judged_again(folder: Folder) -> None:
     assert score_path(folder.scores, "RTD_Omni", "1").read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b'{"family": "rtd", "con', b"", b"[]", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b'{"family": "rtd", "con', b"", b"\xff\xfe"])
 def test_a_torn_score_is_judged_again(folder: Folder, content: bytes) -> None:
     folder.answer("RTD_Omni", "1")
     folder.judge([folder.subject("1")])
@@ -211,6 +212,45 @@ def test_a_torn_score_is_judged_again(folder: Folder, content: bytes) -> None:
     result = folder.judge([folder.subject("1")])
     assert [record.outcome for record in result.records] == ["scored"]
     assert folder.score("1")["content"]["content_score"] == 2.25
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_answers_in_the_place_of_scores_are_not_touched(folder: Folder, overwrite: bool) -> None:
+    folder.answer("RTD_Omni", "1")
+    folder.scores = folder.root
+    answer = score_path(folder.root, "RTD_Omni", "1")
+    before = answer.read_bytes()
+
+    with pytest.raises(
+        EvaluationError, match=r"1.json: found an answer where a score .*a score root of its own"
+    ):
+        folder.judge([folder.subject("1")], overwrite=overwrite)
+
+    assert (answer.read_bytes(), folder.peer.requests) == (before, [])
+
+
+def test_what_a_decoder_raises_costs_one_sample(folder: Folder) -> None:
+    class Broken(StillClip):
+        def held(self, times_s: Any) -> Any:
+            raise TypeError("no picture")
+
+    for name in ("1", "2"):
+        folder.answer("RTD_Omni", name)
+
+    result = folder.judge([folder.subject("1", clip=Broken(())), folder.subject("2")])
+
+    assert [record.outcome for record in result.records] == ["failed", "scored"]
+    assert result.records[0].error.splitlines()[-1] == "TypeError: no picture"
+
+
+def test_the_key_is_in_no_score_of_late_sentences(folder: Folder) -> None:
+    folder.answer("PR_correction", "1", late=LATE)
+    good, key = folder.bench.completion(GRADES["success_score"]), "sk-very-secret-77"
+
+    refused = folder.bench.Exchange(f"bad key {key}", 400)
+    folder.judge([folder.subject("1", "pr")], good, refused, judge={"api_key": key})
+
+    assert folder.score("1", "PR_correction")["with_late_sentences"]["error"] == "HTTP 400: bad key ***"
 
 
 def test_the_score_of_another_answer_does_not_count(folder: Folder) -> None:
