@@ -16,6 +16,7 @@ from client.media import MediaSource, Prepared, prepare
 
 __all__ = ["Dataset", "DatasetError", "Refused", "Sample", "load_dataset"]
 
+_LONGEST_CLIP_S = 86_400.0
 _LONGEST_NAME_BYTES = 200
 """File systems take 255; suffixes such as `.judge.jsonl` and temporary names need room."""
 
@@ -326,8 +327,10 @@ def _duration_s(row: Row) -> float | None:
     if value is None or value == "":
         return None
     seconds = _number(value)
-    if seconds is None or seconds <= 0:
-        raise RowError(f"video_duration: found {value!r}; allowed: seconds above 0, or nothing (probed then)")
+    if seconds is None or not 0 < seconds <= _LONGEST_CLIP_S:
+        raise RowError(
+            f"video_duration: found {value!r}; allowed: seconds above 0 (a day at most), or nothing (probed then)"
+        )
     return seconds
 
 

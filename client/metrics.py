@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from client.responses import ResponseRecord
 from client.result import SampleResult
+from client.wire import printable
 
 Row = dict[str, Any]
 
@@ -23,6 +24,9 @@ _SERVER: Final = "server_request_start_and_client_receive"
 _THINKER: Final = "0"
 _MS_DIGITS: Final = 3
 _RATIO_DIGITS: Final = 6
+_MOST: Final = 1e12
+"""Beyond it, a server's figure is none: a mean of such could overflow."""
+_NAME_SHOWN: Final = 200
 _FLAT: Final = {
     "duplex_response_ttft_ms": "ttft_ms",
     "duplex_response_ttfp_ms": "ttfp_ms",
@@ -85,11 +89,11 @@ def response_row(response: ResponseRecord, result: SampleResult, request_index: 
     generation_ms = _since_ms(response.last_audio_s, response.created_s)
     duration_ms = audio_duration_ms(response)
     row = {
-        "session_id": result.session_id,
+        "session_id": printable(result.session_id, _NAME_SHOWN) or None,
         "sample_id": result.id,
         "split": result.split,
         "request_index": request_index,
-        "response_id": response.id,
+        "response_id": printable(response.id, _NAME_SHOWN),
         "ttft_ms": _rounded(served["ttft_ms"] if served["ttft_ms"] is not None else client_ttft_ms),
         "ttfp_ms": _rounded(served["ttfp_ms"] if served["ttfp_ms"] is not None else client_ttfp_ms),
         "client_ttft_ms": _rounded(client_ttft_ms),
@@ -114,7 +118,7 @@ def session_row(result: SampleResult, rows: Sequence[Row], request_index: int) -
     """One session: spreads over its responses, and the window since the first append where there was audio."""
     spoken = [response for response in result.responses if response.audio_bytes]
     row: Row = {
-        "session_id": result.session_id,
+        "session_id": printable(result.session_id, _NAME_SHOWN) or None,
         "sample_id": result.id,
         "split": result.split,
         "request_index": request_index,
@@ -227,7 +231,7 @@ def _origins(served: Mapping[str, float | None], told: Mapping[str, Any]) -> dic
     said = told.get("measurement_origin")
     said = said if isinstance(said, Mapping) else {}
     return {
-        short: str(said.get(short, "server request start"))
+        short: printable(said.get(short, "server request start"), _NAME_SHOWN)
         if served[f"{short}_ms"] is not None
         else "response.created received"
         for short in ("ttft", "ttfp")
@@ -266,14 +270,14 @@ def _mean_of(session: Row, name: str) -> float | None:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST else 0
 
 
 def _usable(value: Any) -> float | None:
-    """A finite number that is not negative."""
+    """A number that is not negative and can be one of these figures."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
+    return float(value) if 0 <= value <= _MOST else None
 
 
 def _finite(values: Iterable[Any]) -> list[float]:
@@ -285,7 +289,8 @@ def _since_ms(at_s: float | None, origin_s: float) -> float | None:
 
 
 def _ratio(part: float | None, whole: float) -> float | None:
-    return None if part is None or whole <= 0 else round(part / whole, _RATIO_DIGITS)
+    ratio = None if part is None or whole <= 0 else _usable(part / whole)
+    return None if ratio is None else round(ratio, _RATIO_DIGITS)
 
 
 def _rounded(value_ms: float | None) -> float | None:

@@ -256,7 +256,7 @@ class Run:
             return prepared
         except MediaError as error:
             bad_media, reason = True, str(error)
-        except (OSError, ValueError, RuntimeError, MemoryError):  # what decoders raise; told in full
+        except Exception:  # noqa: BLE001 - whatever decoders raise costs this sample alone, told in full
             reason = traceback.format_exc()
         log.warning(
             "%s/%s: preparation failed: %s", sample.split, sample.id, reason, extra={"in_result": True}

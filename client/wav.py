@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 RATE_HZ = 16_000
 """Sample rate of everything that is sent."""
-ALLOWED = (
-    "allowed: a WAV file (PCM of 8, 16, 24 or 32 bits, float, extensible; any rate, any number of channels)"
-)
+ALLOWED = "allowed: a WAV file (PCM of 8, 16, 24 or 32 bits, float, extensible; 1 kHz or more, any number of channels)"
 
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 _OPEN_ENDED_BYTES = 0x7FFF_0000
 """Writers into a pipe cannot know the length and put 0x7FFF.... or 0xFFFFFFFF: from here on, "to the end"."""
 _BLOCK_FRAMES = 65_536
+_LOWEST_RATE_HZ = 1_000
+"""A header that says 1 Hz would make gigabytes of a small file."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _read_layout(body: bytes, name: str) -> tuple[int, int, int, int]:
     tag, channels, rate_hz, _, _, bits = struct.unpack("<HHIIHH", body[:16])
     if tag == _EXTENSIBLE and len(body) >= 26:
         tag = struct.unpack("<H", body[24:26])[0]
-    if channels == 0 or rate_hz == 0:
+    if channels == 0 or rate_hz < _LOWEST_RATE_HZ:
         raise MediaError(f"{name}: damaged WAV: {channels} channels at {rate_hz} Hz; {ALLOWED}")
     return tag, channels, rate_hz, bits
 

@@ -25,6 +25,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "client/retry.py: except Exception": "any exception is its sample's failure (evaluation.md 14, row 14)",
         "client/judge/evaluation.py: except Exception": "what a decoder raises is its sample's failure, told in full",
         "client/plain_socket.py: except Exception": "raised in the task that listens, never in the transport's read",
+        "client/run.py: except Exception": "what a decoder raises is its sample's failure, told in full",
         "client/teardown.py: except Exception": "kept, and raised after the last step of the teardown (R8)",
         "mockserver/incoming.py: except Exception": "a bug of ours is raised where the connection is served",
         "conformance/clock/transport.py": "what a protocol raises ends its connection, as in asyncio",

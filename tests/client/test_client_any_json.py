@@ -19,6 +19,8 @@ from client.conversation import Conversation
 from client.deadlines import Deadlines
 from client.generate import error_entries, metadata_of
 from client.media import ReferenceVoice
+from client.metrics import sample_metrics
+from client.metrics_file import keep_metrics, kept_metrics, write_metrics
 from client.record import AttemptRecord
 from client.result import SampleResult
 from client.sentences import timed_sentences
@@ -98,7 +100,19 @@ INNER = st.dictionaries(
 EVENTS = st.builds(
     lambda name, fields: {**fields, "type": name}, NAMES, st.dictionaries(FIELDS, JSON | INNER, max_size=5)
 )
-STEPS = st.lists(st.just("commit") | st.just("close") | EVENTS | JSON, max_size=25)
+FIGURES = st.builds(
+    lambda rid, stage, request: {
+        "type": "response.done",
+        "response_id": rid,
+        "vllm_omni": {"stage_metrics": {"0": stage}},
+        "response_request_metrics": request,
+    },
+    st.sampled_from(["r1", "r2"]),
+    st.dictionaries(st.sampled_from(["num_tokens_out", "vllm_tpot_ms", "vllm_itls_ms"]), JSON),
+    st.dictionaries(st.sampled_from(["ttft_ms", "ttfp_ms", "measurement_origin"]), JSON),
+)
+"""What a server tells of its engine."""
+STEPS = st.lists(st.just("commit") | st.just("close") | EVENTS | FIGURES | JSON, max_size=25)
 
 
 SETTINGS = SessionSettings(
@@ -138,12 +152,22 @@ def result_of(session: ClientSession) -> SampleResult:
         ),
         response_done=False,
         completed_replies=len(session.completed_replies()),
+        responses=list(session.responses.values()),
+        audio_bytes=sum(r.audio_bytes for r in session.responses.values()),
+        audio_sample_rate_hz=session.output_rate_hz,
+        stream_start_s=0.0,
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=240, deadline=None)
 @given(steps=STEPS)
 @example(steps=[{"type": "error", "error": "\ud83d"}, {"type": "response.created", "response_id": "\ud83d"}])
+@example(
+    steps=[
+        {"type": "response.created", "response_id": "\ud83d"},
+        {"type": "response.audio.delta", "response_id": "\ud83d", "delta": "AAAA"},
+    ]
+)
 @example(
     steps=[
         {"type": "response.audio.delta", "metadata": {"audio_duration_ms": 10**40}, "sample_rate_hz": 10**40}
@@ -186,6 +210,10 @@ def check_artifacts(root: Path, result: SampleResult) -> None:
         text = path.read_bytes().decode("utf-8")
         json.loads(text, parse_constant=pytest.fail)
         assert "\\ud8" not in text.lower()
+    sample = sample_metrics(result, request_index=0, latency_s=1.0)
+    keep_metrics(root, "S", "1", sample)
+    write_metrics(root, {("S", "1"): sample})
+    assert kept_metrics(root)["S", "1"] == sample
     for item in json.loads(artifacts.answer_path(root, "S", "1").read_bytes()):
         assert item["start"] <= item["end"]
 

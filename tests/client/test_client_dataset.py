@@ -319,6 +319,7 @@ BAD_ROWS = [
     ({"question_audio": 5}, "9", "question_audio: found int"),
     ({"video_duration": "long"}, "9", "video_duration: found 'long'"),
     ({"video_duration": 0}, "9", "video_duration: found 0"),
+    ({"video_duration": 1e300}, "9", "video_duration: found 1e+300"),
     ({"video_duration": float("nan")}, "9", "video_duration: found nan"),
     ({"question": ["a"]}, "9", "question_text: found ['a']"),
 ]

@@ -163,6 +163,7 @@ BAD_WAVS: list[tuple[str, bytes, str]] = [
     ("header cut short", wav(np.zeros(10, np.int16))[:30], "truncated WAV"),
     ("nothing but a magic", b"RIFF\x04\x00\x00\x00WAVE", "no fmt chunk"),
     ("no samples", wav(np.zeros(0, np.int16)), "without samples"),
+    ("a second a sample", wav(np.zeros(10, np.int16), 1), "1 channels at 1 Hz"),
     ("not numbers", wav(np.full(100, np.nan), subtype="FLOAT"), "not finite"),
 ]
 

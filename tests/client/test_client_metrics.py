@@ -90,11 +90,39 @@ def test_the_servers_own_figures_win_and_ours_stay_beside_them() -> None:
     assert row["source"] == "server_request_start_and_client_receive"
 
 
-@pytest.mark.parametrize("value", [-1.0, None, "125", float("nan"), True])
+@pytest.mark.parametrize("value", [-1.0, None, "125", float("nan"), True, 1e308, float("inf"), 10**400])
 def test_a_figure_of_the_server_that_is_none_is_not_taken(value: Any) -> None:
     (row,) = measured(response(request_metrics={"ttft_ms": value})).rows
 
     assert (row["ttft_ms"], row["source"]) == (250.0, "client_monotonic_receive")
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        {"num_tokens_out": 2**64 - 1, "vllm_tpot_ms": 1e308},
+        {"num_tokens_out": 2, "vllm_itls_ms": [1e308, 1e308]},
+        {"num_tokens_out": 10**400, "vllm_tpot_ms": 10**400},
+    ],
+)
+def test_figures_that_no_engine_has_cost_nothing_but_themselves(
+    stages: dict[str, Any], tmp_path: Path
+) -> None:
+    odd = {
+        "stage_metrics": {"0": stages},
+        "request_metrics": {"ttft_ms": 1e308, "measurement_origin": {"ttft": "\ud83d"}},
+    }
+    sample = measured(
+        response("\ud83d", audio_duration_ms=1e-308, **odd), response(**odd), session_id="\ud83d"
+    )
+
+    keep_metrics(tmp_path, "RTD_OCR", "7", sample)
+    write_metrics(tmp_path, {("RTD_OCR", "7"): sample})
+    told = request_statistics([sample.request, sample.request])
+
+    assert kept_metrics(tmp_path) == {("RTD_OCR", "7"): sample}
+    assert (told["total_output_tokens"], told["mean_tpot_ms"]) in ((0, None), (8, None))
+    assert [row["rtf"] for row in sample.rows] == [None, 0.625]
 
 
 def test_the_audio_duration_the_server_tells_comes_before_the_bytes() -> None:

@@ -278,6 +278,7 @@ def test_retries_are_tallied(bench: Bench) -> None:
     [
         (MediaError("q.wav: empty (0 bytes)"), "preparation: q.wav: empty (0 bytes)"),
         (MemoryError("too large"), "MemoryError: too large"),
+        (OverflowError("too long"), "OverflowError: too long"),
         (clip("2", seconds=0), "no audio to send"),
     ],
 )
