@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -67,6 +67,7 @@ from client.interrupt import INTERRUPTED, run_until_ended
 from client.planned import PlannedSample
 
 if TYPE_CHECKING:
+    from client.clips import FrameStore
     from client.dataset import Dataset
     from client.gates import Gates
     from client.judge.evaluation import EvaluationResult, EvaluationSettings
@@ -223,6 +224,8 @@ class WholeRun:
             folder = resumed_folder(root, resume) if resume is not None else new_run_folder(root)
             complain(f"run folder: {folder} (after an interruption: --resume {folder.name})")
             store = FrameStore()
+            if resume is not None:
+                self.check_scores(folder, store)
             result, ended_by = self.generate(folder, store)
             judged: EvaluationResult | None = None
             if not (ended_by or result.stopped or result.nothing_prepared):
@@ -239,6 +242,14 @@ class WholeRun:
 
         Run([], self.run_settings(root))
         Evaluation([], self.evaluation_settings(root))
+
+    def check_scores(self, folder: Path, store: FrameStore) -> None:
+        """Look at the scores an earlier run left, before a session is spent beside them. Raises EvaluationError."""
+        from client.judge.evaluation import Evaluation
+        from client.judge.subject import subject_of
+
+        subjects = [subject_of(sample, folder, store) for sample in self.chosen.samples]
+        Evaluation(subjects, self.evaluation_settings(folder)).take_stock()
 
     def run_settings(self, folder: Path) -> RunSettings:
         """How the sessions are run."""
@@ -267,7 +278,7 @@ class WholeRun:
             count_late=self.judge_late,
         )
 
-    def generate(self, folder: Path, store: Any) -> tuple[RunResult, int]:
+    def generate(self, folder: Path, store: FrameStore) -> tuple[RunResult, int]:
         """Run the sessions. Returns the result, and the exit code of an interruption or 0."""
         from client.run import Run
 
@@ -277,7 +288,7 @@ class WholeRun:
             ended_by = run_until_ended(run.run)
         return run.result, ended_by
 
-    def evaluate(self, folder: Path, store: Any) -> tuple[EvaluationResult, int]:
+    def evaluate(self, folder: Path, store: FrameStore) -> tuple[EvaluationResult, int]:
         """Judge what was published, after the timed window."""
         return judge_all(self.chosen, self.evaluation_settings(folder), store, self.as_json)
 
@@ -311,7 +322,10 @@ class WholeRun:
         if result.nothing_prepared:
             tell_bad_media(result)
             return BAD_INPUT
-        return OK if all(verdict.passed for verdict in verdicts) else FAILED
+        lost = unfinished(result) if self.guard is not Guard.OFF else ""
+        if lost:
+            complain(f"failed: {lost}")
+        return OK if not lost and all(verdict.passed for verdict in verdicts) else FAILED
 
     def gates(self) -> Gates:
         """What the run is gated on. A refused row is a sample that was asked for and not run."""
@@ -320,6 +334,20 @@ class WholeRun:
         return Gates(
             self.guard.value, self.floors, self.max_retries, self.excluded, refused=len(self.chosen.refused)
         )
+
+
+def unfinished(result: RunResult) -> str:
+    """What a run with a guard lost although its requests were successful; empty: nothing (R61).
+
+    The guard itself looks at the requests alone (evaluation.md 19.1).
+    """
+    accuracy = result.accuracy or {}
+    told = []
+    if result.artifact_errors:
+        told.append(f"{len(result.artifact_errors)} file(s) could not be written")
+    if accuracy.get("status", "completed") != "completed":
+        told.append(f"{accuracy['evaluated']} of {accuracy['total']} samples were scored")
+    return ", ".join(told)
 
 
 def compare(

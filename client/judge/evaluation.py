@@ -150,7 +150,7 @@ class Evaluation:
             CancelledError: outer cancellation; `result` and the summary account for every sample.
         """
         with locked(self.settings.score_root):
-            self._take_stock()
+            self.take_stock()
             try:
                 async with JudgeHttp(self.settings.judge, random.Random(self.settings.seed)) as http:
                     await self._work(http)
@@ -158,8 +158,8 @@ class Evaluation:
                 self._finish()
         return self.result
 
-    def _take_stock(self) -> None:
-        """Read answers and earlier scores before anything is asked. Raises EvaluationError."""
+    def take_stock(self) -> None:
+        """Read answers and earlier scores; nothing is asked. Raises EvaluationError: they cannot stand beside ours."""
         for index, subject in enumerate(self.subjects):
             try:
                 answer = read_answer(self.settings.response_root, subject.split, subject.id)

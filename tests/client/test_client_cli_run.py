@@ -17,10 +17,13 @@ import soundfile
 from typer.testing import CliRunner
 
 from client.cli import app
+from client.cli_run import unfinished
 from client.response_root import RunError, locked, new_run_folder, resumed_folder
+from client.run_result import RunResult
 from mockserver.app import MockServer
 from mockserver.judge import JudgeServer
 from scenarios.faults import FaultBase
+from scenarios.faults_judge import HttpStatus
 from scenarios.model import Reply
 
 
@@ -250,6 +253,40 @@ def test_every_gate_that_fails_is_named_and_ends_with_1(desk: Desk) -> None:
     ]
     assert "strict: clock: FAILED: invalid (wanted media)" in done.stdout
     assert "floor rtd.mean_content_score: FAILED: no sample was scored (wanted >= 0)" in done.stdout
+
+
+@pytest.mark.parametrize(("guard", "code"), [("basic", 1), ("off", 0)])
+def test_a_sample_without_a_score_fails_the_run_unless_nothing_is_guarded(
+    desk: Desk, guard: str, code: int
+) -> None:
+    desk.samples("1")
+    desk.answers("1")
+
+    with peers(HttpStatus(status=400)) as up:
+        done = desk.run(judge_url=up.judge_url, guard=guard, resume="last")
+    assert done.exit_code == code, done.output
+    assert "scored: 0 of 1 (failed; 1 failed, 0 without an answer)" in done.stdout
+    assert ("failed: 0 of 1 samples were scored" in done.stderr) == (code == 1)
+
+
+def test_scores_of_another_judge_end_a_resumed_run_before_a_session_is_spent(desk: Desk) -> None:
+    desk.answers("1")
+
+    with peers() as up:
+        desk.samples("1")
+        first = desk.run(judge_url=up.judge_url, resume="last")
+        desk.samples("1", "2")
+        again = desk.run(url=up.url, judge_url=up.judge_url, resume="last", judge_model="other")
+
+    assert (first.exit_code, again.exit_code, up.sessions) == (0, 2, 0), again.output
+    assert "PR_correction/1 was judged with another judge_model" in again.stderr
+
+
+def test_files_that_could_not_be_written_are_lost() -> None:
+    full = RunResult("out", {}, artifact_errors=["out/a.json: No space left on device"])
+
+    assert unfinished(full) == "1 file(s) could not be written"
+    assert unfinished(RunResult("out", {}, accuracy={"status": "completed"})) == ""
 
 
 @pytest.mark.slow

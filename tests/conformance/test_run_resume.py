@@ -83,9 +83,7 @@ def test_figures_that_a_second_run_forgets_are_found() -> None:
 
 
 def test_a_score_that_is_made_again_is_found() -> None:
-    found = with_mistake(
-        SCORE, "client.judge.evaluation:Evaluation._take_stock", "score is not None", "False"
-    )
+    found = with_mistake(SCORE, "client.judge.evaluation:Evaluation.take_stock", "score is not None", "False")
 
     assert found["judged-again"] == ["PR_correction/0: 1 request(s)"]
 
