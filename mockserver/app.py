@@ -12,7 +12,7 @@ from typing import cast
 from aiohttp import web
 
 from mockserver.admission import Slots
-from mockserver.arming import Armed, make_listener, shrink
+from mockserver.arming import Armed, make_listener, refit
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
 from mockserver.doorway import Doorway, forget_handlers, wanting_key
@@ -193,6 +193,7 @@ class MockServer:
         """Be as after the start: sessions ended, connections numbered from 1, the faults those from the start."""
         await self._end_sessions(grace_s)
         self.armed.reset()
+        self._refit()
         self.connections.clear()
         self.accepted = 0
         self.slots = Slots(self.slots.limit, self.slots.grace_s)
@@ -209,10 +210,11 @@ class MockServer:
         number = spec.connection
         if number is None or number not in self.open:
             if number is not None and number <= self.accepted:
-                raise ValueError(f"connection {number} is over")
-            if self._listener is not None:
-                shrink(self._listener, [spec])
-            return self.armed.arm(spec)
+                held = any(run.connection == number for run in self._holding)
+                raise ValueError(f"connection {number} {'waits for its upgrade' if held else 'is over'}")
+            index = self.armed.arm(spec)
+            self._refit()
+            return index
         connection, session = self.open[number]
         if acts_on_upgrade(spec):
             raise ValueError(f"{spec.name} acts on the upgrade, which connection {number} has behind it")
@@ -236,7 +238,12 @@ class MockServer:
         now_s = asyncio.get_running_loop().time()
         for run in self.armed.disarm(index):
             if run.connection in self.open:
-                self.open[run.connection][0].act([], [(run, action) for action in run.end(now_s)])
+                self.open[run.connection][0].end_fault(run)
+            else:
+                run.end(now_s)  # its upgrade is still to be answered
+                if run in self._holding:
+                    self._holding[run].release()
+        self._refit()
 
     def release_faults(self) -> None:
         """Read every socket again and end every scripted wait, for good."""
@@ -248,6 +255,15 @@ class MockServer:
         return self.armed.reports()
 
     # -- inside
+
+    def _refit(self) -> None:
+        if self._listener is not None:
+            refit(self._listener, self.armed.standing)
+
+    @property
+    def _holding(self) -> dict[FaultRun, HeldUpgrade]:
+        """Faults that keep an upgrade waiting."""
+        return {held.run: held for held in self._live if isinstance(held, HeldUpgrade)}
 
     async def _end_sessions(self, grace_s: float) -> None:
         self._closing = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 from collections.abc import Callable, Sequence
@@ -49,6 +50,25 @@ def shrink(listener: socket.socket, faults: Sequence[FaultBase]) -> bool:
     if sizes:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(sizes))
     return bool(sizes)
+
+
+_SO_BUF_LOCK = 72
+"""socket(7), Linux 5.14: 0 lets the kernel size the buffers again."""
+
+
+def refit(listener: socket.socket, faults: Sequence[FaultBase]) -> None:
+    """The same where other faults may have been armed before: without any that asks, the buffer is the system's."""
+    if shrink(listener, faults):
+        return
+    with socket.socket(listener.family, socket.SOCK_STREAM) as fresh:
+        usual = fresh.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    if listener.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == usual:
+        return
+    listener.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, usual // 2
+    )  # the kernel doubles what it is given
+    with contextlib.suppress(OSError):  # an older kernel leaves it at this size
+        listener.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
 
 
 MAX_ARMED = 1_000
@@ -126,6 +146,11 @@ class Armed:
             raise ValueError(f"no fault {index} is armed; armed: {', '.join(armed) or 'none'}")
         self.disarmed.add(index)
         return [run for run in self.runs if run.index == index]
+
+    @property
+    def standing(self) -> list[FaultBase]:
+        """Those that are not disarmed."""
+        return [spec for index, spec in enumerate(self.specs) if index not in self.disarmed]
 
     def is_scripted(self, index: int) -> bool:
         """The fault was there from the start."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def carry_out(connection: Connection, run: FaultRun, action: Action) -> None:
     """Do what a fault asks for; waits, sends and ends of the session are the connection's own."""
     if isinstance(action, Observed):
-        if not connection.wire.ended:
+        if connection.shows(run):
             run.observe(action.evidence)
     elif isinstance(action, PauseReading | SlowReading):
         connection.reading.hold(run, action, run.observe)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -22,19 +21,11 @@ from mockserver.alarm import Alarm
 from mockserver.carrying import carry_out
 from mockserver.connection_info import ConnectionInfo, How
 from mockserver.faults import FaultRun, FaultSet
-from mockserver.faults.actions import (
-    CloseReply,
-    CloseTcp,
-    Control,
-    Encoded,
-    Pong,
-    Raw,
-    Text,
-    Wait,
-)
+from mockserver.faults.actions import Action, CloseReply, CloseTcp, Control, Encoded, Pong, Raw, Text
 from mockserver.faults.mechanism import Step
 from mockserver.incoming import Upgraded
 from mockserver.journal import EntryKind, Journal, Tell
+from mockserver.outbox import Outbox
 from mockserver.reading import Ending, Reading
 from mockserver.repeated_acks import MAX_ACK_BYTES
 from mockserver.session_surface import SessionSurface
@@ -47,8 +38,6 @@ CLOSE_REPLY_S = 10.0
 """How long the client may take to answer a close frame."""
 MAX_UNREAD_OUTPUT_BYTES = 64 * 1024 * 1024
 """A client that leaves more of the server's output unread is reset: what it sends must not fill the memory."""
-WITHHELD_FOR_S = 1.0
-"""A wait cut short by the client has bitten when it lasted this long."""
 
 
 class Connection:
@@ -75,8 +64,7 @@ class Connection:
         self._add: Callable[..., None] = journal.add
         self._released = False
         """What a fault, or a slow server behind us, had held up is journaled as after its end."""
-        self._outbox: deque[Step] = deque()
-        self._waiting: tuple[FaultRun | None, float, asyncio.TimerHandle] | None = None
+        self._outbox = Outbox(self._do, self._go_on, self.shows)
         self._alarm = Alarm(self._on_timer)
         self._given_up: asyncio.TimerHandle | None = None
         """When the answer to our close frame is awaited no more."""
@@ -95,7 +83,7 @@ class Connection:
         """Serve until the connection is over, whoever ends it."""
         now_s = self._loop.time()
         self._note("open", "open", {"query": dict(self.info.query), "sample": self.info.sample})
-        self._outbox += self.faults.opened(now_s)
+        self._outbox.asked(self.faults.opened(now_s))
         self._take(self.session.start(now_s), now_s)
         incoming = self._upgraded.incoming
         try:
@@ -108,14 +96,20 @@ class Connection:
         """End the faults: read again, wait no more. What was held up until now is journaled as after the release."""
         if self.reading.held_back:
             self._add, self._released = self._add_after_release, True
-        self._outbox.extendleft(reversed(self.faults.release(self._loop.time())))
+        self._outbox.in_front(self.faults.release(self._loop.time()))
         self.wire.release()
-        self._end_wait()
+        self._outbox.cut("end of the fault")
+        self._go_on()
 
     def act(self, outputs: list[Output], steps: Sequence[Step] = ()) -> None:
         """Do what nothing on the wire asked for."""
-        self._outbox += steps
+        self._outbox.asked(steps)
         self._take(outputs, self._loop.time())
+
+    def end_fault(self, run: FaultRun) -> None:
+        """A fault is over, also where it acts now."""
+        self.act([], [(run, action) for action in run.end(self._loop.time())])
+        self._outbox.cut_where_over()
 
     def abort(self) -> None:
         """Drop the TCP connection; the server is stopping."""
@@ -152,8 +146,7 @@ class Connection:
         self.info.client_close_code = code
         if not self._close_sent:
             self.ended("client", "close_frame")
-            self._cut_wait()
-            self._outbox.clear()  # nothing may follow a close frame
+            self.forget_unsent()
             self._answer(CloseReply(code))
         self._answer(CloseTcp())
 
@@ -171,7 +164,7 @@ class Connection:
         self._alarm.cancel()
         if self._given_up is not None:
             self._given_up.cancel()
-        self._cut_wait()
+        self._outbox.cut(str(self.info.how))
         self.session.lost(self._loop.time())
         self.wire.over()
         self.reading.let_go()
@@ -190,7 +183,8 @@ class Connection:
     def _on_timer(self) -> None:
         now_s = self._loop.time()
         if self.faults.runs:
-            self._outbox += self.faults.on_timer(now_s)
+            self._outbox.asked(self.faults.on_timer(now_s))
+            self._outbox.cut_where_over()
         self._take(self.session.on_timer(now_s), now_s)
 
     def _set_timer(self) -> None:
@@ -206,12 +200,12 @@ class Connection:
 
     def _take(self, outputs: list[Output], now_s: float) -> None:
         """Do what the session gave out, straight away where that is all there is, else through faults and outbox."""
-        runs = self.faults.runs
-        free = not (runs or self._outbox or self._waiting is not None or self._released)
+        runs, outbox = self.faults.runs, self._outbox
+        free = not (runs or outbox.steps or outbox.waiting is not None or self._released)
         left = self._straight.take(outputs, now_s) if free and self._can_send() else outputs
         if left:
             self._take_in_turn(left, now_s)
-        if self._outbox or self._ending.clogged:
+        if outbox.steps or self._ending.clogged:
             self._work_off()
         else:
             self.wire.flush()
@@ -227,13 +221,10 @@ class Connection:
                 info.received[output.name] += 1
                 self._add(now_s, info.number, "received", output.name, output.data, output.tell)
                 if faults is not None:
-                    self._outbox += faults.noted(output, now_s)
-                    self._outbox += faults.received(output.name, now_s)
+                    self._outbox.asked(faults.noted(output, now_s))
+                    self._outbox.asked(faults.received(output.name, now_s))
             elif isinstance(output, (Send, End)):  # no union: one would be built anew for every event
-                if faults is not None:
-                    self._outbox += faults.outgoing(output, now_s)
-                else:
-                    self._outbox.append((None, output))
+                self._outbox.steps += [(None, output)] if faults is None else faults.outgoing(output, now_s)
             elif isinstance(output, Violation):
                 self._forbidden(output)
             else:
@@ -241,25 +232,22 @@ class Connection:
                     info.units = output.index + 1
                     self._add(now_s, info.number, "unit", f"unit {output.index}", output.data)
                 if faults is not None:
-                    self._outbox += faults.noted(output, now_s)
+                    self._outbox.asked(faults.noted(output, now_s))
+
+    def _do(self, run: FaultRun | None, action: Action) -> None:
+        if isinstance(action, Send):
+            self.send(action)
+        elif isinstance(action, End):
+            self.end(action.code, action.reason if action.told else "")
+        elif isinstance(action, Control):
+            self._control(action)
+        else:
+            assert run is not None
+            self.wire.flush()
+            carry_out(self, run, action)
 
     def _work_off(self) -> None:
-        outbox = self._outbox
-        while outbox and self._waiting is None:
-            run, action = outbox.popleft()
-            if isinstance(action, Send):
-                self.send(action)
-            elif isinstance(action, Wait):
-                handle = self._loop.call_later(action.seconds, self._end_wait)
-                self._waiting = (run, self._loop.time(), handle)
-            elif isinstance(action, End):
-                self.end(action.code, action.reason if action.told else "")
-            elif isinstance(action, Control):
-                self._control(action)
-            else:
-                assert run is not None
-                self.wire.flush()
-                carry_out(self, run, action)
+        self._outbox.work_off()
         self.wire.flush()
         if self._ending.clogged and self._transport.get_write_buffer_size() > MAX_UNREAD_OUTPUT_BYTES:
             self._drop_unread()
@@ -271,6 +259,15 @@ class Connection:
 
     def _can_send(self) -> bool:
         return not self._close_sent and not self.wire.ended
+
+    def shows(self, run: FaultRun) -> bool:
+        """Whether the client can still notice what a fault does: no event follows a close frame of ours."""
+        return not self.wire.ended and (run.fault.beside_events or not self._close_sent)
+
+    def forget_unsent(self) -> None:
+        """The client has sent a close frame: nothing may follow that but the answer."""
+        self._outbox.cut(str(self.info.how))
+        self._outbox.steps.clear()
 
     def send(self, send: Send, how: Encoded | None = None) -> None:
         """An event goes out, in its own form or in a fault's."""
@@ -289,7 +286,7 @@ class Connection:
             self.info.sent[name] += 1
             self._note("sent", name, line)
         if self.faults.runs:
-            self._outbox.extendleft(reversed(self.faults.sent(name, self._loop.time())))
+            self._outbox.in_front(self.faults.sent(name, self._loop.time()))
 
     def send_bytes(self, action: Text | Raw) -> None:
         """What is no event goes out."""
@@ -307,13 +304,12 @@ class Connection:
         steps: list[Step] = [(None, output)]
         if self.faults.runs:
             steps = self.faults.control(output, self._loop.time())
-        waiting = self._waiting
         if isinstance(output, Pong):
-            self._waiting, behind, self._outbox = None, self._outbox, deque(steps)
-            self._work_off()
-            self._waiting, self._outbox = waiting, behind
+            for run, action in steps:
+                self._do(run, action)
+            self.wire.flush()
             return
-        self._outbox.extendleft(reversed(steps))
+        self._outbox.in_front(steps)
         self._work_off()
 
     def _control(self, action: Control) -> None:
@@ -336,6 +332,7 @@ class Connection:
         self.ended("server", "close_frame")
         self.wire.write(struct.pack("!H", code) + close_reason(reason), WSMsgType.CLOSE)
         self._close_sent = True
+        self._outbox.no_more_events("close_frame")
         self._alarm.cancel()
         self._given_up = self._loop.call_later(CLOSE_REPLY_S, self._answer, CloseTcp())
 
@@ -354,25 +351,10 @@ class Connection:
             self.ended("server", "reset")
             self.wire.reset()
 
-    # -- the one place that waits
-
-    def _end_wait(self) -> None:
-        if self._waiting is not None:
-            self._waiting[2].cancel()
-            self._waiting = None
+    def _go_on(self) -> None:
+        """A wait is over."""
         self._work_off()
         self._set_timer()
-
-    def _cut_wait(self) -> None:
-        """The connection is over; a wait that the client sat through for a while has bitten."""
-        if self._waiting is None:
-            return
-        run, since_s, handle = self._waiting
-        handle.cancel()
-        self._waiting = None
-        waited_s = self._loop.time() - since_s
-        if run is not None and waited_s >= WITHHELD_FOR_S:
-            run.observe({"withheld_s": waited_s, "cut_by": self.info.how})
 
     def _forbidden(self, found: Violation) -> None:
         self._note("violation", found.rule, asdict(found))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import aiohttp
@@ -18,13 +18,13 @@ from mockserver.app import SHUTDOWN_S, Identify
 from mockserver.arming import Armed, make_listener
 from mockserver.connection_info import ConnectionInfo
 from mockserver.faults import Fault, FaultReport, FaultRun, check_played, make_fault
-from mockserver.faults.actions import Action, Control
 from mockserver.incoming import Upgraded
 from mockserver.journal import Journal
 from mockserver.profiles import Dialect
 from mockserver.relay import Relay
 from mockserver.relayed import RelayedConnection
 from mockserver.seen import Seen
+from mockserver.tolerant import Tolerant
 from mockserver.upgrading import HeldUpgrade, ask_faults
 from mockserver.upstream import (
     CLOSED_WITHIN_S,
@@ -37,7 +37,6 @@ from mockserver.upstream import (
     connect,
     make_http,
 )
-from mockserver.wire import End, Received, Send, Unit, Withheld
 from scenarios.faults import FaultBase
 
 CANNOT_BE_PROXIED: Mapping[str, str] = {
@@ -57,44 +56,6 @@ HOP_BY_HOP = frozenset(
     {"host", "connection", "upgrade", "keep-alive", "transfer-encoding", "content-length", "te", "trailer"}
 )
 """Headers that belong to one connection (RFC 9110 7.6.1)."""
-
-
-class Tolerant(Fault):
-    """A fault in front of a server that is not ours: where an event lacks what the fault changes, it passes as it is.
-
-    Attributes:
-        odd: what was missing, once.
-    """
-
-    def __init__(self, fault: Fault) -> None:
-        self._fault = fault
-        self.odd: dict[str, Any] | None = None
-
-    def asked(self, now_s: float) -> list[Action]:
-        return self._fault.asked(now_s)
-
-    def begin(self, now_s: float) -> list[Action]:
-        return self._tried(self._fault.begin, now_s) or []
-
-    def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:
-        return self._tried(self._fault.outgoing, output, now_s)
-
-    def control(self, output: Control, now_s: float) -> list[Action] | None:
-        return self._fault.control(output, now_s)
-
-    def noted(self, output: Received | Unit | Withheld, now_s: float) -> list[Action]:
-        return self._tried(self._fault.noted, output, now_s) or []
-
-    def finish(self, now_s: float) -> list[Action]:
-        return self._fault.finish(now_s)
-
-    def _tried(self, hook: Callable[..., list[Action] | None], *given: Any) -> list[Action] | None:
-        try:
-            return hook(*given)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            event = given[0].event["type"] if isinstance(given[0], Send) else hook.__name__
-            self.odd = self.odd or {"event": event, "missing": f"{type(error).__name__}: {error}"}
-            return None
 
 
 class Turn:

@@ -99,8 +99,7 @@ class RelayedConnection(Connection):
                 self._answer(CloseTcp())
             else:
                 self.ended("client", "close_frame")
-                self._cut_wait()
-                self._outbox.clear()  # nothing may follow a close frame
+                self.forget_unsent()
         self.peer_frame(message)
 
     def _on_text(self, data: bytes, now_s: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from mockserver.connection_info import ConnectionInfo
-from mockserver.faults import FaultSet
+from mockserver.faults import FaultRun, FaultSet
 from mockserver.faults.actions import Refuse
 from mockserver.journal import Journal
 from mockserver.reading import Ending
@@ -19,9 +19,14 @@ WITHHELD_FOR_S = 1.0
 
 
 class HeldUpgrade:
-    """A request that is kept waiting until the faults are released or the client has gone."""
+    """A request that is kept waiting until the faults are released or the client has gone.
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    Attributes:
+        run: the fault that keeps it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, run: FaultRun) -> None:
+        self.run = run
         self._transport = transport
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -75,7 +80,7 @@ async def ask_faults(
             response.force_close()
             return response
         since_s = loop.time()
-        held = HeldUpgrade(transport)
+        held = HeldUpgrade(transport, run)
         live[held] = task
         try:
             gone = await held.wait(run.spec.for_s)

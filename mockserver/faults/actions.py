@@ -12,9 +12,16 @@ from mockserver.wire import End, Event, Send
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing behind this goes out before `seconds` have passed; releasing the faults ends it early."""
+    """Nothing behind this goes out before `seconds` have passed, or before the fault is over.
+
+    Attributes:
+        withheld: what the client does not get meanwhile; its end is then the fault's proof, with the seconds it took.
+        already_s: for so long it was withheld before.
+    """
 
     seconds: float
+    withheld: str = ""
+    already_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +68,14 @@ class ResumeReading:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An event takes its id and its place in the sequence now; it is not written."""
+    """An event takes its id and its place in the sequence now; it is not written.
+
+    Attributes:
+        kept: it will be, later.
+    """
 
     send: Send
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,3 +275,6 @@ Action = (
     | Unshape
     | Script
 )
+
+IN_ORDER = (Send, End, Wait, Number, Encoded, Text, Raw)
+"""What has its place among the events: a fault that waits in front keeps it back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mockserver.faults.actions import Action, Observed, Wait
+from mockserver.faults.actions import Action, Wait
 from mockserver.faults.mechanism import Fault
 from mockserver.wire import End, Send
 from scenarios.faults import LateSessionClosed as Spec
@@ -28,5 +28,4 @@ class LateSessionClosed(Fault):
     def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:
         if isinstance(output, End) or output.event["type"] != "session.closed":
             return None
-        evidence = {"withheld": "session.closed", "withheld_s": self._delay_s, "at_s": now_s}
-        return [Wait(self._delay_s), Observed(evidence), output]
+        return [Wait(self._delay_s, "session.closed"), output]

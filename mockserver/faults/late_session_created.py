@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mockserver.faults.actions import Action, Observed, Wait
+from mockserver.faults.actions import Action, Wait
 from mockserver.faults.mechanism import Fault
 from mockserver.faults.moments import is_event
 from mockserver.wire import End, Send
@@ -29,5 +29,4 @@ class LateSessionCreated(Fault):
     def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:
         if not is_event(output, "session.created"):
             return None
-        evidence = {"withheld": "session.created", "withheld_s": self._delay_s, "at_s": now_s}
-        return [Wait(self._delay_s), Observed(evidence), output]
+        return [Wait(self._delay_s, "session.created"), output]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from mockserver.faults.actions import Action, Control
+from mockserver.faults.actions import Action, Control, Encoded, Number, Observed
 from mockserver.profiles import logical
 from mockserver.wire import End, Received, Send, Unit, Withheld
 from scenarios.faults import FaultBase
@@ -33,9 +33,18 @@ class Fault:
     chance: random.Random
     """From the run's seed, the sample, the attempt and the fault's position. Set before the upgrade."""
 
+    @property
+    def beside_events(self) -> bool:
+        """What it does is to answers of the wire's own: a pong, the reply to a close frame, the TCP end."""
+        return type(self).control is not Fault.control
+
     def asked(self, now_s: float) -> list[Action]:
         """The upgrade was asked for; the fault is active and takes no trigger."""
         return []
+
+    def joined(self, now_s: float) -> list[Action]:
+        """It was armed on a connection that is open, without a trigger."""
+        return self.begin(now_s)
 
     def begin(self, now_s: float) -> list[Action]:
         """The trigger came; or, without a trigger, the connection was accepted."""
@@ -100,6 +109,11 @@ class FaultRun:
         return self.spec.name
 
     @property
+    def over(self) -> bool:
+        """It has ended on this connection, or was disarmed before it began there."""
+        return self._over
+
+    @property
     def triggered_by_something(self) -> bool:
         """It has a trigger, rather than a moment of its own."""
         return self.spec.on is not None or self.spec.at_s is not None
@@ -117,10 +131,15 @@ class FaultRun:
 
     def opened(self, now_s: float) -> list[Action]:
         """The connection was accepted: a fault without a trigger is active from here."""
-        if self.triggered_by_something:
-            return []
-        self.active = True
-        return self.fault.begin(now_s)
+        return self._begin(self.fault.begin, now_s)
+
+    def joined(self, now_s: float) -> list[Action]:
+        """It was armed on a connection that is open."""
+        return self._begin(self.fault.joined, now_s)
+
+    def asked(self, now_s: float) -> list[Action]:
+        """The upgrade was asked for."""
+        return [] if self.triggered_by_something or self._over else self.fault.asked(now_s)
 
     def matches(self, side: Literal["received", "sent"], name: str) -> bool:
         """Count an event; true when it is the one that triggers."""
@@ -172,6 +191,12 @@ class FaultRun:
             evidence["reason"] = self._how_often(self.spec.on)
         return FaultReport(self.name, self.index, self.connection, self.state, evidence, True)
 
+    def _begin(self, begin: Callable[[float], list[Action]], now_s: float) -> list[Action]:
+        if self.triggered_by_something or self._over:
+            return []
+        self.active = True
+        return begin(now_s)
+
     def _how_often(self, on: On) -> str:
         side, event = ("received", on.received) if on.received is not None else ("sent", on.sent)
         return f"{side} {event} came {self._seen} time(s), nth is {on.nth}"
@@ -200,7 +225,7 @@ class FaultSet:
     def join(self, run: FaultRun, now_s: float) -> list[Step]:
         """One more fault, on a connection that is open."""
         self.runs.append(run)
-        actions = run.opened(now_s)
+        actions = run.joined(now_s)
         if actions:
             run.acted(now_s)
         return [(run, action) for action in actions]
@@ -209,7 +234,7 @@ class FaultSet:
         """The upgrade was asked for."""
         steps: list[Step] = []
         for run in self.runs:
-            actions = [] if run.triggered_by_something else run.fault.asked(now_s)
+            actions = run.asked(now_s)
             if actions:
                 run.acted(now_s)
             steps += [(run, action) for action in actions]
@@ -278,14 +303,27 @@ class FaultSet:
 def _replaced(
     run: FaultRun, steps: list[Step], hook: Callable[..., list[Action] | None], kinds: Any, now_s: float
 ) -> list[Step]:
-    """What a fault makes of the steps that are of its hook's kinds."""
+    """What a fault makes of the steps that are of its hook's kinds.
+
+    What an earlier fault made of an event proves nothing where this one lets none of it out.
+    """
     replaced: list[Step] = []
+    unseen: set[FaultRun] = set()
     for step in steps:
-        action = step[1]
+        owner, action = step
+        if isinstance(action, Observed) and owner in unseen:
+            continue
         answer = hook(action, now_s) if isinstance(action, kinds) else None
         if answer is None:
             replaced.append(step)
         else:
             run.acted(now_s)
+            if owner is not None and not any(map(_gets_out, answer)):
+                unseen.add(owner)
             replaced += [(None if new is action else run, new) for new in answer]
     return replaced
+
+
+def _gets_out(action: Action) -> bool:
+    """Whether the client gets to see it, sooner or later."""
+    return isinstance(action, (Send, End, Encoded, Control)) or (isinstance(action, Number) and action.kept)

@@ -32,6 +32,10 @@ class Injected(Fault):
         self._acted = True
         return self.act(now_s)
 
+    def joined(self, now_s: float) -> list[Action]:
+        self._acted = True
+        return self.act(now_s)
+
     def outgoing(self, output: Send | End, now_s: float) -> list[Action] | None:
         if self._acted or isinstance(output, End) or output.event["type"] != "session.updated":
             return None

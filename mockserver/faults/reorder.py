@@ -38,7 +38,7 @@ class Reorder(Fault):
                 return None
             assert isinstance(output, Send)
             self._kept, self._overtaken_by = output, 0
-            return [Number(output)]
+            return [Number(output, kept=True)]
         if isinstance(output, End):
             self._kept = None
             return [Encoded(kept, numbered=True), output]

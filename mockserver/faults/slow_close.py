@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mockserver.faults.actions import Action, CloseTcp, Control, Observed, Wait
+from mockserver.faults.actions import Action, CloseTcp, Control, Wait
 from mockserver.faults.mechanism import Fault
 from scenarios.faults_transport import SlowClose as Spec
 
@@ -34,5 +34,4 @@ class SlowClose(Fault):
         left_s = self._due_s - now_s
         if left_s <= 0:
             return None
-        evidence = {"withheld": "FIN", "withheld_s": self._delay_s, "at_s": now_s}
-        return [Wait(left_s), Observed(evidence), output]
+        return [Wait(left_s, "FIN", already_s=self._delay_s - left_s), output]

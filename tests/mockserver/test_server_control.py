@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -193,6 +194,82 @@ def test_a_disarmed_fault_reaches_no_further_connection(bare: Any) -> None:
     assert state["faults"][0]["runs"] == []
     assert again[0] == 404
     assert "no fault 0 is armed; armed: none" in again[1]["error"]["message"]
+
+
+def test_a_disarmed_fault_waits_no_more(bare: Any) -> None:
+    async def play(api: Api) -> Any:
+        await api.arm({"late_session_created": {"delay_s": 60}})
+        async with bare(api.server.url) as client:
+            await client.open()
+            await asyncio.sleep(2)
+            await api.ask("DELETE", "/faults/0")
+            await asyncio.sleep(0.1)
+            return client.names, (await api.state())["faults"][0]["runs"][0]
+
+    names, run = controlled(play)
+    assert names == ["session.created", "session.updated"]
+    assert run["state"] == "observed"
+    assert run["evidence"]["withheld_s"] == pytest.approx(2, abs=0.05)
+
+
+def test_an_upgrade_is_answered_once_the_fault_that_held_it_is_disarmed(bare: Any) -> None:
+    async def play(api: Api) -> Any:
+        await api.arm("never_upgrade")
+        await api.arm({"error_event": {"code": "boom"}})
+        client = bare(api.server.url)
+        opening = asyncio.create_task(client.__aenter__())
+        await asyncio.sleep(2)
+        waits = await api.ask("POST", "/faults", {"latency": {"connection": 1, "latency_s": 1}})
+        for index in (1, 0):
+            await api.ask("DELETE", f"/faults/{index}")
+        await asyncio.sleep(0.1)
+        upgraded = opening.done()
+        await opening
+        await client.open()
+        await client.__aexit__()
+        return waits, upgraded, client.names, (await api.state())["faults"][0]["runs"][0]
+
+    waits, upgraded, names, run = controlled(play)
+    assert waits[0] == 409
+    assert "connection 1 waits for its upgrade" in waits[1]["error"]["message"]
+    assert upgraded
+    assert names == ["session.created", "session.updated"]  # what was disarmed in the meantime does not begin
+    assert run["evidence"]["withheld_s"] == pytest.approx(2, abs=0.1)
+
+
+def test_a_fault_that_acts_once_acts_at_once_on_an_open_connection(bare: Any) -> None:
+    async def play(api: Api) -> Any:
+        async with bare(api.server.url) as client:
+            await client.open()
+            await api.arm({"error_event": {"connection": 1, "code": "boom"}})
+            await asyncio.sleep(0.1)
+            return client.names, await api.runs(0)
+
+    names, runs = controlled(play)
+    assert names == ["session.created", "session.updated", "error"]
+    assert runs == [(1, "observed")]
+
+
+def test_the_receive_buffer_is_that_of_the_faults_that_are_armed() -> None:
+    async def play(api: Api) -> list[int]:
+        (listener,) = api.server._site.sockets
+
+        def size() -> int:
+            return listener.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+        sizes = [size()]
+        await api.arm({"stop_reading": {"buffer_bytes": 4096}})
+        sizes.append(size())
+        await api.arm({"slow_reading": {"bytes_per_s": 1000, "buffer_bytes": 65536}})
+        sizes.append(size())
+        await api.ask("DELETE", "/faults/0")
+        sizes.append(size())
+        await api.ask("POST", "/reset")
+        return [*sizes, size()]
+
+    usual, *armed, reset = controlled(play)
+    assert armed == [8192, 8192, 131_072]
+    assert reset == usual
 
 
 def test_a_reset_is_as_after_the_start(bare: Any) -> None:
