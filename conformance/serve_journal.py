@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import io
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -62,7 +65,7 @@ class ServeJournal:
         lines = b"\n".join(self._unwritten) + b"\n"
         self._unwritten.clear()
         try:
-            self._file.write(lines)
+            _write_whole_lines(self._file, lines)
         except OSError as error:  # a full disk must not end anybody's session
             self._file = None
             reason = error.strerror or error
@@ -81,6 +84,35 @@ def _head(entry: Entry) -> dict[str, Any]:
     }
 
 
+def _write_whole_lines(file: io.FileIO, lines: bytes) -> None:
+    """Write all of it, or whole lines: a disk takes what it still has room for before it says that it is full.
+
+    Raises OSError: not all of it could be written.
+    """
+    done = 0
+    try:
+        while done < len(lines):
+            written = file.write(lines[done:])
+            if written is None:
+                raise BlockingIOError(errno.EAGAIN, "whoever reads it is too slow")
+            done += written
+    except OSError:
+        torn = done - (lines.rfind(b"\n", 0, done) + 1)
+        with contextlib.suppress(OSError):  # no file that could be cut, such as a pipe
+            if torn and file.tell() == os.fstat(file.fileno()).st_size:  # nobody else has appended to it
+                os.ftruncate(file.fileno(), file.tell() - torn)
+        raise
+
+
+def _ends_inside_a_line(path: Path) -> bool:
+    """Whether somebody was stopped in the middle of a line."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
 @contextmanager
 def journal_to(path: Path | None) -> Iterator[ServeJournal]:
     """A journal that is appended to a file while this lasts; None: it goes nowhere.
@@ -92,6 +124,8 @@ def journal_to(path: Path | None) -> Iterator[ServeJournal]:
         return
     try:
         file = path.open("ab", buffering=0)
+        if _ends_inside_a_line(path):
+            file.write(b"\n")
     except OSError as error:
         raise ConfigurationError(f"--journal {path}: cannot be written: {error.strerror or error}") from None
     with file:

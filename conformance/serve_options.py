@@ -79,9 +79,11 @@ def served(options: ServeOptions, environment: Mapping[str, str] | None = None) 
 
     Args:
         environment: where a token is looked up; None: that of this process.
-    Raises ConfigurationError: an unknown profile, a pace out of its range, no usable token.
+    Raises ConfigurationError: an unknown profile, a pace out of its range, no usable token, no address.
     Raises ScenarioError: the scenario does not load.
     """
+    if not options.host.strip():
+        raise ConfigurationError("--host: empty, which would be every address; name one, such as 127.0.0.1")
     script = None if options.scenario is None else one_scenario(options.scenario)
     spec = _server_spec(options, script)
     environment = os.environ if environment is None else environment

@@ -78,6 +78,7 @@ def test_where_others_can_reach_it_a_token_is_made() -> None:
         (ServeOptions(pace=("rft=1",)), "--pace: pace.rft: unknown key 'rft'; did you mean 'rtf'?"),
         (ServeOptions(max_sessions=0), "--max-sessions: max_sessions: 0; at least 1"),
         (ServeOptions(token_env="T"), "--token-env T: not set, or empty"),
+        (ServeOptions(host=""), "--host: empty, which would be every address"),
         (ServeOptions(host="0.0.0.0", token_env="T"), "--token-env T: not set, or empty"),
     ],
 )
