@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mockserver.audio import INPUT_FORMATS, RATES_HZ, SAMPLE_BYTES, digest, loudness, model_samples
-from mockserver.capabilities import Config, format_name
+from mockserver.capabilities import Config, format_name, given
 from mockserver.lifting import Media
 from mockserver.wire import Event, Refusal, decode_base64, told_value
 
@@ -71,7 +71,7 @@ def read_append(event: Event, config: Config) -> Append:
     Raises Refusal: `unsupported_audio_format` or `bad_event` for the rate; such an append leaves no trace.
     """
     asked = event.get("format") or event.get("input_audio_format")
-    fmt = INPUT_FORMATS.get(format_name(asked) or config.input_format)
+    fmt = INPUT_FORMATS.get((format_name(asked) or "(none)") if asked else config.input_format)
     if fmt is None:
         raise Refusal(
             "unsupported_audio_format",
@@ -79,7 +79,7 @@ def read_append(event: Event, config: Config) -> Append:
             section="5.1",
             echoes=True,
         )
-    rate = event.get("sample_rate_hz") or event.get("sample_rate") or config.input_rate_hz
+    rate = given(event.get("sample_rate_hz"), event.get("sample_rate"), config.input_rate_hz)
     if not _is_number(rate) or int(rate) not in RATES_HZ:
         raise Refusal(
             "bad_event",

@@ -92,6 +92,11 @@ def format_name(value: Any) -> str | None:
     return value.lower() if isinstance(value, str) else None
 
 
+def given(*values: Any) -> Any:
+    """The first that is not null; 0 and the like are what somebody asked for."""
+    return next((value for value in values if value is not None), None)
+
+
 def _rate_of(value: Any) -> Any:
     return value.get("rate") if isinstance(value, dict) else None
 
@@ -184,11 +189,13 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
         modalities=modalities,
         ref_audio=ref_audio,
         input_format=name_in,
-        input_rate_hz=session.get("sample_rate_hz")
-        or session.get("sample_rate")
-        or audio_in.get("sample_rate_hz")
-        or _rate_of(asked_in)
-        or 16_000,
+        input_rate_hz=given(
+            session.get("sample_rate_hz"),
+            session.get("sample_rate"),
+            audio_in.get("sample_rate_hz"),
+            _rate_of(asked_in),
+            16_000,
+        ),
         output_format=name_out,
         idle_timeout_s=_number(session, "idle_timeout_s", 300.0),
         silence_rms=_number(extra, "overlap_silence_rms", _number(session, "overlap_silence_rms", 0.003)),

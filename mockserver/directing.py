@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mockserver.faults.actions import Ignore, Script, Silence, Unnumbered
+from mockserver.faults.actions import Expire, Ignore, Script, Silence, Unnumbered
 from mockserver.replies import ExtraReply
 
 if TYPE_CHECKING:
@@ -20,5 +20,7 @@ def direct(session: ServerSession, action: Script) -> None:
         session.steps.silence_off = action.off
     elif isinstance(action, Unnumbered):
         session.numbered = False
+    elif isinstance(action, Expire):
+        session.expire()
     else:
         session.script.add(ExtraReply(action.from_unit, action.text, action.units, action.audio_ms))

@@ -213,15 +213,20 @@ def _speech_stopped(session: ServerSession, event: Event, item_id: str) -> None:
 
 def clear(session: ServerSession, event: Event, now_s: float) -> None:
     """`input_audio_buffer.clear`: drops what waits; units already submitted and the epoch stay (5.6)."""
+    drop_input(session)
+    session.emit({"type": "input_audio_buffer.cleared"})
+
+
+def drop_input(session: ServerSession) -> None:
+    """What waits, and what is known of the input so far."""
     session.input.buffer.clear()
     session.input.forget()
-    session.emit({"type": "input_audio_buffer.cleared"})
+    session.strict.cleared()
 
 
 def input_cancel(session: ServerSession, event: Event, now_s: float) -> None:
     """`input.cancel`: a clear that also cancels the output (5.6)."""
-    session.input.buffer.clear()
-    session.input.forget()
+    drop_input(session)
     if session.response is not None:
         turns.cancel(session, session.dialect.cancel_reason)
     else:

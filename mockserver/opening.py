@@ -125,7 +125,11 @@ def _open(session: ServerSession, asked: Event, *, native_default: bool, by_upda
     )
     if "audio" in config.modalities and config.ref_audio is None and (config.native or by_update):
         raise Refusal("ref_audio_required", "audio output needs ref_audio", section="4.1", fatal=True)
-    if not session.slots.take(session, session.now_s):
+    if config.session_id and session.slots.has(config.session_id, session.now_s):
+        named = told_value(config.session_id)
+        raise Refusal("internal_error", f"session {named} is in use", section="18", fatal=True)
+    session_id = config.session_id or session.new_session_id()
+    if not session.slots.take(session, session_id, session.now_s):
         limit = f" (limit={session.slots.limit})" if session.dialect.tells_limits else ""
         raise Refusal(
             "resource_exhausted",
@@ -139,7 +143,7 @@ def _open(session: ServerSession, asked: Event, *, native_default: bool, by_upda
         session.clock = InputClock()
     if config.clock is not None or config.silence_off:
         session.steps.continuation = "none"
-    session.id = config.session_id or session.new_session_id()
+    session.id = session_id
     session.state = "open"
     told = _told(session)
     session.emit({"type": "session.created", "session": told}, sequenced=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mockserver import endings, turns
-from mockserver.inbound import Handler, append, commit, input_cancel
+from mockserver.inbound import Handler, append, commit, drop_input, input_cancel
 from mockserver.wire import Event, Refusal, must_echo, told_value
 
 if TYPE_CHECKING:
@@ -175,8 +175,7 @@ def barge_in(session: ServerSession, event: Event, now_s: float) -> None:
     """`barge_in` (9.3)."""
     if not session.dialect.barges_in:
         raise Refusal("barge_in_unsupported", "supports_barge_in is false", section="9.3")
-    session.input.buffer.clear()
-    session.input.forget()
+    drop_input(session)
     if session.response is not None:
         turns.cancel(session, "barge_in")
     else:

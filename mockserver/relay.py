@@ -16,7 +16,7 @@ from aiohttp import WSMsgType
 
 from mockserver.appends import read_append
 from mockserver.capabilities import Config, read_config
-from mockserver.faults.actions import Ignore, Script
+from mockserver.faults.actions import Expire, Ignore, Script
 from mockserver.playback import Ledger
 from mockserver.profiles import DIALECT_J, DIALECT_N, Dialect
 from mockserver.seen import Seen, response_id
@@ -176,6 +176,8 @@ class Relay:
 
     def direct(self, action: Script) -> None:
         """Drop events of the client on their way; what a server does by itself cannot be directed from here."""
+        if isinstance(action, Expire):
+            return  # for the client alone: the session of the server is ended by itself
         if not isinstance(action, Ignore):
             raise TypeError(f"{type(action).__name__} cannot be carried out in front of a server")
         self.ignored = self.ignored - action.names if action.heed else self.ignored | action.names

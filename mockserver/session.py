@@ -299,9 +299,13 @@ class ServerSession:
 
     def end(self, reason: str, *, code: int | None = None) -> None:
         """The connection ends behind what was sent, and with it the session."""
+        self.expire()
+        self._out.append(End(code or self.profile.close_code, reason, told=self.profile.close_tells_reason))
+
+    def expire(self) -> None:
+        """The engine has let go of the session, whatever becomes of the connection."""
         self._stop()
         self.slots.free(self)
-        self._out.append(End(code or self.profile.close_code, reason, told=self.profile.close_tells_reason))
 
     def drop(self, reason: str) -> None:
         """The socket ends without an event, as if it had been lost: the slot is kept for the grace."""

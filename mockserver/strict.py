@@ -121,6 +121,10 @@ class StrictReader:
             )
         return found
 
+    def cleared(self) -> None:
+        """What was appended is dropped; another input begins (protocol.md 5.6)."""
+        self._rate_hz = None
+
     def commit(self, event: Event) -> list[Violation]:
         """A commit (protocol.md 5.4)."""
         self._rate_hz = None

@@ -250,7 +250,12 @@ class Unnumbered:
     """No event takes a sequence number from here on (protocol.md 12.5)."""
 
 
-Script = Ignore | Silence | Speak | Unnumbered
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The session is over on the server, and its slot is free (protocol.md 10.2); nothing goes out for it."""
+
+
+Script = Ignore | Silence | Speak | Unnumbered | Expire
 """What the session is told to do."""
 
 Action = (

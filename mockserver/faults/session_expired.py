@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mockserver.faults.actions import Action, CloseFrame, Observed
+from mockserver.faults.actions import Action, CloseFrame, Expire, Observed
 from mockserver.faults.moments import Injected
 from mockserver.wire import Event, Send
 from scenarios.faults_session import SessionExpired as Spec
@@ -29,8 +29,8 @@ class SessionExpired(Injected):
 
     def act(self, now_s: float) -> list[Action]:
         event: Event = {"type": "session.expired", "session_id": self.session.id}
-        if self.session.dialect.letter == "J":
+        if self.session.dialect.incarnation:
             event["incarnation"] = 0
         event["reason"] = self._reason
         evidence = {"sent": "session.expired", "reason": self._reason, "at_s": now_s}
-        return [Send(event, sequenced=False), Observed(evidence), CloseFrame(1000, "")]
+        return [Send(event, sequenced=False), Observed(evidence), Expire(), CloseFrame(1000, "")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,6 +86,8 @@ REACHED: dict[str, list[Case]] = {
         Case(lambda t: t.send_text("[]"), after="ends"),
         Case(opened(lambda t: t.send_text("[]"))),
         Case(opened(lambda t: t.append(sample_rate_hz=1))),
+        Case(opened(lambda t: t.append(sample_rate_hz=0))),
+        Case(lambda t: t.open(sample_rate_hz=0).append()),
         Case(opened(lambda t: t.append(audio=None))),
         Case(sent("turn.signal")),
         Case(sent("conversation.item.create")),
@@ -114,6 +116,7 @@ REACHED: dict[str, list[Case]] = {
         Case(lambda t: t.open(input_audio_format="opus")),
         Case(lambda t: t.open(output_audio_format="opus")),
         Case(opened(lambda t: t.append(format="opus"))),
+        Case(opened(lambda t: t.append(format=17))),
     ],
     "unsupported_turn_detection": [
         Case(lambda t: t.open(turn_detection={"type": "server_vad"})),
@@ -186,7 +189,10 @@ REACHED: dict[str, list[Case]] = {
         Case(lambda t: t, None, after="ends", query={}),
         Case(lambda t: t, None, after="ends", profile="engine", query={"duplex": "0"}),
     ],
-    "internal_error": [Case(lambda t: t.binary(), SERVER, after="ends")],
+    "internal_error": [
+        Case(lambda t: t.binary(), SERVER, after="ends"),
+        Case(lambda t: t.open(session_id="another"), SERVER, after="ends", profile="two-sessions"),
+    ],
 }
 
 ENGINE = "an engine fails: the scripted model never does; a scenario sends it with the fault error_event"
@@ -252,12 +258,12 @@ def test_every_code_of_the_table_is_reached_or_has_its_reason() -> None:
     ids=[f"{code}-{n}" for code, cases in REACHED.items() for n in range(len(cases))],
 )
 def test_a_code_is_reached_with_its_class_and_its_end(talk: Any, code: str, case: Case) -> None:
-    one = {"one-session": "july", "one-engine-session": "engine"}.get(case.profile)
-    profile = replace(PROFILES[one], max_sessions=1) if one else PROFILES[case.profile]
+    one = {"one-session": "july", "one-engine-session": "engine", "two-sessions": "july"}.get(case.profile)
+    profile = PROFILES[one or case.profile]
     t = talk(TWO, profile=profile, query=case.query, decision_s=0.05)
     if one:
-        t.session.slots = Slots(1)
-        t.session.slots.take("another", 0.0)
+        t.session.slots = Slots(2 if case.profile == "two-sessions" else 1)
+        t.session.slots.take("another", "another", 0.0)
 
     case.do(t)
 

@@ -11,6 +11,7 @@ import pytest
 from conformance.clock import run_virtual
 from mockserver.admission import Slots
 from mockserver.profiles import PROFILES
+from scenarios.faults_session import SessionExpired
 from scenarios.model import Reply
 
 EXTRA = {"auto_response": True, "minicpmo45_native_duplex": True}
@@ -207,9 +208,37 @@ def test_the_alias_of_the_endpoint_exists_in_the_engine_only(serve: Any, bare: A
 def test_slots_of_lost_sessions_are_forgotten_when_their_grace_is_over() -> None:
     slots = Slots(grace_s=30.0)
     for number in range(5_000):
-        slots.take(number, float(number))
+        slots.take(number, str(number), float(number))
         slots.lost(number, float(number))
 
-    assert len(slots._lost_s) == 30  # nobody asked for a slot meanwhile
+    assert len(slots._lost) == 30  # nobody asked for a slot meanwhile
     assert slots.in_use(4_999.0) == 30
     assert slots.in_use(5_029.0) == 0
+
+
+def test_an_id_is_in_use_until_its_session_is_closed_or_its_grace_is_over() -> None:
+    slots = Slots(grace_s=30.0)
+    slots.take("first", "mine", 0.0)
+    slots.take("second", "other", 0.0)
+    assert slots.has("mine", 0.0)
+    slots.free("second")
+    assert not slots.has("other", 0.0)
+    slots.lost("first", 1.0)
+    assert slots.has("mine", 30.9)
+    assert not slots.has("mine", 31.0)
+
+
+def test_a_session_that_a_fault_expired_holds_no_slot(serve: Any, bare: Any) -> None:
+    async def main() -> Any:
+        async with serve(SessionExpired(connection=1), max_sessions=1, profile="interim") as server:
+            async with bare(server.url) as first:
+                await first.open()
+                await first.ended()
+            async with bare(server.url) as second:
+                await second.open()
+                return first, second.names
+
+    first, second = run_virtual(main)
+    assert first.events[-1][1]["type"] == "session.expired"
+    assert first.events[-1][1]["incarnation"] == 0
+    assert second == ["session.created", "session.updated"]

@@ -142,3 +142,14 @@ def test_an_event_above_15_mib_is_refused_and_kept_apart(talk: Any) -> None:
     t = talk().open().forget().send_text(b'{"type":"x","pad":"' + b"a" * (15 * 1024 * 1024) + b'"}')
 
     assert (t.errors, t.ends, t.violations) == (["event_too_large"], [], ["1.3 event_too_large"])
+
+
+@pytest.mark.parametrize(
+    ("profile", "event"),
+    [("july", "input_audio_buffer.clear"), ("july", "input.cancel"), ("engine", "barge_in")],
+)
+def test_another_rate_after_a_clear_is_another_input(talk: Any, profile: str, event: str) -> None:
+    t = talk(profile=profile).open()
+    t.append(200).send(event)
+    assert t.append(200, sample_rate_hz=8000).violations == []
+    assert t.append(200).violations == ["4.1 rate-changed"]
