@@ -22,7 +22,7 @@ try:
     from websockets.protocol import State
     from websockets.version import version as websockets_version
 
-    from client.plain_socket import PlainClientConnection
+    from client.plain_socket import ConnectHere, PlainClientConnection
 except ImportError as error:
     raise UnsupportedLibrary(f"websockets cannot be used: {error}; supported: {SUPPORTED}") from error
 
@@ -114,7 +114,7 @@ class Connection:
 
     async def _dial(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         trust: dict[str, Any] = {} if tls is None else {"ssl": tls}
-        socket = await connect(
+        socket = await ConnectHere(
             url,
             **trust,
             additional_headers=dict(self.headers),

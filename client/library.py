@@ -60,6 +60,8 @@ def missing(connection: type, connect: Callable[..., Any], closed: type) -> list
     for attribute, method in KEPT.items():
         if not keeps(connection, method, attribute):
             lacks.append(f"{connection.__name__}.{attribute}")
+    if not callable(getattr(connect, "process_redirect", None)):
+        lacks.append("connect.process_redirect()")
     lacks += [f"connect({name}=)" for name in CONNECT_OPTIONS if name not in parameters(connect)]
     return lacks + [
         f"{closed.__name__}.{name}" for name in ("rcvd", "sent") if name not in parameters(closed)

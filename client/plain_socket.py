@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.frames import Frame, Opcode
 from websockets.protocol import Event, State
 
@@ -48,6 +48,17 @@ class WrittenAtOnce:
 
 def _over() -> None:
     """Nothing is left to abort."""
+
+
+class ConnectHere(connect):
+    """The library's, to the host that was named and no other: a redirect is a refusal.
+
+    The library follows one wherever it leads, in some versions with the key among its headers.
+    """
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """What is raised for an answer that is no upgrade."""
+        return exc
 
 
 class PlainClientConnection(ClientConnection):

@@ -47,6 +47,8 @@ class SessionSettings:
         for name, (value, known) in wanted.items():
             if value not in known:
                 raise ValueError(f"{name}: wanted one of {', '.join(known)}, got {value!r}")
+        if not self.model.strip():
+            raise ValueError(f"model: wanted the name the server knows, got {self.model!r}")
         if self.unit_ms <= 0:
             raise ValueError(f"unit_ms: wanted a positive number of milliseconds, got {self.unit_ms!r}")
 

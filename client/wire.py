@@ -65,10 +65,14 @@ def realtime_url(url: str, model: str) -> str:
     Raises ValueError: the scheme is none of http, https, ws, wss, there is no host, or no usable port.
     """
     schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
-    wanted = "url: wanted ws://, wss://, http:// or https:// and a host, with a port of 1 to 65535 or none"
+    wanted = (
+        "url: wanted ws://, wss://, http:// or https:// and a host, no user without a password, "
+        "with a port of 1 to 65535 or none"
+    )
     try:
         parts = urlsplit(url)
         usable = parts.scheme in schemes and parts.hostname and parts.port != 0
+        usable = usable and (parts.username is None) == (parts.password is None)
     except ValueError as error:
         raise ValueError(f"{wanted}, got {bare_url(url)!r} ({error})") from None
     if not usable:

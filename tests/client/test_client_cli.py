@@ -120,6 +120,8 @@ BAD_INPUT: list[tuple[str, dict[str, str], str]] = [
         {"url": "ws://127.0.0.1:99999/"},
         "a port of 1 to 65535 or none, got 'ws://127",
     ),
+    ("url with half a login", {"url": "ws://me@127.0.0.1/v1?key=x"}, "got 'ws://127.0.0.1/v1'"),
+    ("no model", {"model": " "}, "model: wanted the name the server knows, got ' '"),
     ("url with half an address", {"url": "ws://[::1/v1"}, "url: wanted ws://"),
     ("url with port 0", {"url": "ws://127.0.0.1:0/"}, "a port of 1 to 65535 or none"),
     ("no dataset", {"dataset": "/nowhere/at/all"}, "no such file or folder"),

@@ -49,6 +49,7 @@ def narrower(**options: Any) -> Any:
     made.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kept]
     )
+    made.process_redirect = connect.process_redirect  # type: ignore[attr-defined]
     return made
 
 
@@ -74,6 +75,13 @@ def test_transport_that_moved_is_named() -> None:
 @pytest.mark.parametrize("name", CONNECT_OPTIONS)
 def test_option_of_connect_that_is_gone_is_named(name: str) -> None:
     assert missing(ClientConnection, narrower(**{name: 1}), ConnectionClosed) == [f"connect({name}=)"]
+
+
+def test_a_connect_that_asks_nobody_about_redirects_is_named() -> None:
+    moved = narrower()
+    del moved.process_redirect
+
+    assert missing(ClientConnection, moved, ConnectionClosed) == ["connect.process_redirect()"]
 
 
 def test_close_frames_that_are_gone_are_named() -> None:

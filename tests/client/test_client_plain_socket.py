@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from client.connection import Connection, ConnectionLost
 from client.deadlines import Deadlines
@@ -23,6 +23,38 @@ def frame(opcode: int, payload: bytes, *, fin: bool = True) -> bytes:
 
 TEXT, BINARY, MORE, CLOSE = 1, 2, 0, 8
 PING = frame(9, b"p")
+
+
+def test_a_redirect_is_a_refusal_and_nobody_else_hears_of_the_key() -> None:
+    heard: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async def main() -> None:
+        elsewhere = await asyncio.start_server(listen, "127.0.0.1", 0)
+        location = f"ws://127.0.0.1:{elsewhere.sockets[0].getsockname()[1]}/"
+
+        async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(
+                f"HTTP/1.1 307 Elsewhere\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
+            )
+            writer.close()
+
+        named = await asyncio.start_server(redirect, "127.0.0.1", 0)
+        url = f"ws://127.0.0.1:{named.sockets[0].getsockname()[1]}/"
+        try:
+            with pytest.raises(InvalidStatus, match="HTTP 307"):
+                await Connection.open(url, deadlines=Deadlines(), headers={"Authorization": "Bearer key1"})
+        finally:
+            for server in (named, elsewhere):
+                server.close()
+                await server.wait_closed()
+
+    run_virtual(main)
+    assert heard == []
 
 
 async def serving(play: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> Any:
