@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PCM_BYTES_PER_MS = 32
 UNIT_MS = 1000
 """Of a unit of the clip; less where the server declares a shorter chunk period."""
+_UNREAD = {"after_close", "ignored"}
+"""What the journal says of an event that came when its session was over."""
 ALWAYS_IN_METADATA = (
     "id",
     "split",
@@ -351,7 +353,10 @@ def _kept_piece_sha(pcm: bytes, at_bytes: int, size_bytes: int) -> str:
 
 
 def _appends(observation: Observation, *, committed: bool) -> dict[int, list[Entry]]:
-    """Appends of each connection before or after its commit, in order, without what came when all was released."""
+    """Appends of each connection before or after its commit, in order, without what came when all was released.
+
+    One that crosses the end of its session is left out: the server that ended it reads no media any more.
+    """
     found: dict[int, list[Entry]] = {}
     seen: set[int] = set()
     for entry in observation.entries_in_time:
@@ -359,6 +364,8 @@ def _appends(observation: Observation, *, committed: bool) -> dict[int, list[Ent
             continue
         if entry.name == "input_audio_buffer.commit":
             seen.add(entry.connection)
+        elif entry.data.keys() & _UNREAD:
+            continue
         elif entry.name == "input_audio_buffer.append" and (entry.connection in seen) is committed:
             found.setdefault(entry.connection, []).append(entry)
     return found

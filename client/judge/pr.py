@@ -7,7 +7,7 @@ from typing import Any
 
 from client.judge.judge import Judge, Question, user_message
 from client.judge.prompts import correction_text, reminder_text
-from client.judge.rtd import joined
+from client.judge.rtd import ROUNDING_S, joined
 from client.judge.subject import Sentence, Subject
 
 
@@ -34,7 +34,9 @@ async def events(
 
 def segment_of(sentences: Sequence[Sentence], event_s: float, size_s: float) -> str:
     """What began within `size_s` seconds after an event, both ends included."""
-    return joined([s for s in sentences if event_s <= s.start_s <= event_s + size_s])
+    return joined(
+        [s for s in sentences if event_s - ROUNDING_S <= s.start_s <= event_s + size_s + ROUNDING_S]
+    )
 
 
 def all_success(rows: Sequence[dict[str, Any]]) -> bool:

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 LAG_S: Final = 2.0
 """A sentence is judged on what was seen this long before it was said."""
 SHORTEST_S: Final = 0.5
-_ROUNDING_S: Final = 1e-9
+ROUNDING_S: Final = 1e-9
+"""Times are decimals: 0.351 + 10 is less than 10.351 in binary fractions, and both ends of a window count."""
 NO_WINDOW: Final = "No valid temporal window"
 NO_FRAMES: Final = "No frames in the temporal window"
 
@@ -45,7 +46,7 @@ def window_of(start_s: float, end_s: float, duration_s: float) -> Window | None:
     """
     start = max(0.0, start_s - LAG_S)
     end = max(start + SHORTEST_S, end_s - LAG_S)
-    return Window(start, end) if end <= duration_s + _ROUNDING_S else None
+    return Window(start, end) if end <= duration_s + ROUNDING_S else None
 
 
 async def temporal_rows(

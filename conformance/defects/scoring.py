@@ -159,7 +159,7 @@ _ASKING: tuple[Defect, ...] = (
         rewrites=(
             Rewrite(
                 "client.judge.rtd:window_of",
-                "Window(start, end) if end <= duration_s + _ROUNDING_S else None",
+                "Window(start, end) if end <= duration_s + ROUNDING_S else None",
                 "Window(min(start, duration_s - SHORTEST_S), min(end, duration_s))",
             ),
         ),
@@ -269,7 +269,7 @@ _SCORING: tuple[Defect, ...] = (
         rewrites=(
             Rewrite(
                 "client.judge.pr:segment_of",
-                "event_s <= s.start_s <= event_s + size_s",
+                "event_s - ROUNDING_S <= s.start_s <= event_s + size_s + ROUNDING_S",
                 "event_s - size_s <= s.start_s <= event_s + size_s",
             ),
         ),
@@ -293,7 +293,7 @@ _SCORING: tuple[Defect, ...] = (
         rewrites=(
             Rewrite(
                 "client.judge.pr:segment_of",
-                "event_s <= s.start_s <= event_s + size_s",
+                "event_s - ROUNDING_S <= s.start_s <= event_s + size_s + ROUNDING_S",
                 "event_s < s.start_s < event_s + size_s",
             ),
         ),

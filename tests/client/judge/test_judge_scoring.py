@@ -295,6 +295,12 @@ def test_a_reminder_counts_in_its_window_both_ends_included(bench: Any) -> None:
     assert len(peer.requests) == 1
 
 
+def test_the_ends_of_a_window_are_decimals(bench: Any) -> None:
+    rows, _ = reminded(bench, bench.sentences((10.351, 11)), events_s=(0.351,))
+
+    assert rows[0]["response_segment"] == "Sentence 0."  # 0.351 + 10 < 10.351 in binary fractions
+
+
 def test_silence_after_an_event_is_a_failure_without_a_request(bench: Any) -> None:
     rows, peer = reminded(bench, bench.sentences((5, 6)), events_s=(4.0, 30.0))
 
