@@ -106,6 +106,10 @@ def _plan(
     jobs = jobs or os.cpu_count() or 1
     if cases is None and for_s is None:
         cases = 1000
+    if cases is not None and part[0] > cases:
+        raise ConfigurationError(
+            f"--shard {shard} of {cases} case(s): nothing to play there; at most {cases} shard(s), or more --cases"
+        )
     return Plan(seed, cases=cases, for_s=for_s, jobs=jobs, shard=part, kinds=kinds, executor=executor)
 
 
@@ -152,7 +156,7 @@ def _campaign(plan: Plan, save: Path | None, json: Path | None, *, states: bool)
     for line in older_lines(save):
         print(line, file=out)
     with interrupted_by_sigterm():
-        tally = run_campaign(plan, save=save, on_block=Progress(out).on_block)
+        tally = run_campaign(plan, save=save, on_block=Progress(out, plan.kinds).on_block)
     told = orjson.dumps(summary(plan, tally), option=orjson.OPT_INDENT_2) + b"\n"
     if json is not None and not to_stdout:
         json.write_bytes(told)

@@ -16,7 +16,6 @@ from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.playing import play_block, player_for
 from conformance.fuzz.replaying import write_trace
 from conformance.fuzz.shrink import shrink
-from conformance.fuzz.states import missing
 from conformance.fuzz.summary import write_summary
 from conformance.options import ConfigurationError
 from conformance.outcome import Outcome
@@ -49,7 +48,7 @@ class Plan:
     """The only one to play."""
 
     def blocks(self, until_s: float | None) -> Iterator[Block]:
-        """Blocks of case numbers, without end when only the time is limited."""
+        """Blocks of case numbers, without end when only the time is limited; one, however short that is."""
         if self.case is not None:
             yield Block(self.seed, (self.case,), self.kinds)
             return
@@ -57,11 +56,10 @@ class Plan:
         numbers: Iterator[int] = itertools.count(first, step)
         if self.cases is not None:
             numbers = iter(range(first, self.cases, step))
-        while until_s is None or time.monotonic() < until_s:
-            chunk = tuple(itertools.islice(numbers, BLOCK))
-            if not chunk:
-                return
+        while chunk := tuple(itertools.islice(numbers, BLOCK)):
             yield Block(self.seed, chunk, self.kinds)
+            if until_s is not None and time.monotonic() >= until_s:
+                return
 
 
 @dataclass
@@ -107,11 +105,6 @@ class Tally:
                 self.groups[found.key] = group
                 fresh.append(group)
         return fresh
-
-    @property
-    def never(self) -> list[str]:
-        """States that no case reached, though one can."""
-        return missing(self.states)
 
     @property
     def harness_errors(self) -> bool:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.faults import FORMS
 from conformance.fuzz.judging import NAMES as JUDGE_FAULTS
 from conformance.observation import Observation
@@ -68,6 +69,8 @@ ALL_STATES: tuple[str, ...] = (
     *(f"judge: {what}" for what in JUDGED),
 )
 """Every state of the table, in its order."""
+_OF_JUDGE = frozenset((*(f"fault {name}" for name in JUDGE_FAULTS), *(f"judge: {what}" for what in JUDGED)))
+"""Those that need a scenario with a judge."""
 
 
 UNREACHABLE: Mapping[str, str] = {
@@ -83,23 +86,23 @@ SERVER_STATES: tuple[str, ...] = (
 """The same of a campaign against the server."""
 
 
-def wanted(reached: Mapping[str, int]) -> tuple[str, ...]:
-    """The states of the table, by what kind of campaign reached these."""
-    return (
-        SERVER_STATES if any(state.startswith(("hostile: ", "server: ")) for state in reached) else ALL_STATES
-    )
+def wanted(kinds: Kinds) -> tuple[str, ...]:
+    """The states of the table that a campaign of these kinds is about."""
+    if kinds.server:
+        return SERVER_STATES
+    return tuple(state for state in ALL_STATES if kinds.judge or state not in _OF_JUDGE)
 
 
-def missing(reached: Mapping[str, int]) -> list[str]:
+def missing(reached: Mapping[str, int], kinds: Kinds) -> list[str]:
     """States of the table that were not reached though a case can."""
-    return [state for state in wanted(reached) if not reached.get(state) and state not in UNREACHABLE]
+    return [state for state in wanted(kinds) if not reached.get(state) and state not in UNREACHABLE]
 
 
-def unreachable(reached: Mapping[str, int]) -> list[str]:
+def unreachable(reached: Mapping[str, int], kinds: Kinds) -> list[str]:
     """States of the table that no case can reach, with the reason."""
     return [
         f"{state}: {UNREACHABLE[state]}"
-        for state in wanted(reached)
+        for state in wanted(kinds)
         if not reached.get(state) and state in UNREACHABLE
     ]
 

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from conformance.fuzz import files
 from conformance.fuzz.campaign import Group, Plan, Tally, outcome_words
+from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.merging import Merged
 from conformance.fuzz.states import missing, told, unreachable, wanted
 from conformance.fuzz.summary import SUMMARY, read_summary
@@ -21,8 +22,9 @@ EVERY_S = 5.0
 class Progress:
     """A line now and then, and one for each finding as it comes."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, kinds: Kinds) -> None:
         self._out = out
+        self._kinds = kinds
         self._next_s = time.monotonic() + EVERY_S
 
     def on_block(self, tally: Tally, fresh: list[Group]) -> None:
@@ -32,18 +34,19 @@ class Progress:
             self._say(f"found {group.found.key} in case {group.first_case}: {finding.actual[:140]}")
         if time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + EVERY_S
-            self._say(progress_line(tally))
+            self._say(progress_line(tally, self._kinds))
 
     def _say(self, line: str) -> None:
         print(" ".join(line.split()), file=self._out, flush=True)
 
 
-def progress_line(tally: Tally) -> str:
+def progress_line(tally: Tally, kinds: Kinds) -> str:
     """Cases a second, states, findings."""
     rate = tally.cases / tally.real_s if tally.real_s else 0.0
-    states = len(wanted(tally.states)) - len(unreachable(tally.states))
+    states = len(wanted(kinds)) - len(unreachable(tally.states, kinds))
+    reached = states - len(missing(tally.states, kinds))
     return (
-        f"{tally.cases} cases, {rate:.0f} a second, {states - len(tally.never)} of {states} states reached, "
+        f"{tally.cases} cases, {rate:.0f} a second, {reached} of {states} states reached, "
         f"{len(tally.groups)} finding(s)"
     )
 
@@ -65,9 +68,9 @@ def older_lines(save: Path | None) -> list[str]:
 def finished_lines(plan: Plan, tally: Tally, save: Path | None, *, states: bool) -> list[str]:
     """The end of a campaign: states, findings, and one line that says it all."""
     if plan.case is None:
-        lines = state_lines(tally.states, every=states)
+        lines = state_lines(tally.states, plan.kinds, every=states)
     else:  # that one case did not reach the others says nothing
-        lines = [told(state) for state in wanted(tally.states) if states and tally.states.get(state)]
+        lines = [told(state) for state in wanted(plan.kinds) if states and tally.states.get(state)]
     for key, group in sorted(tally.groups.items()):
         finding = group.found.finding
         lines += [
@@ -91,21 +94,21 @@ def finished_lines(plan: Plan, tally: Tally, save: Path | None, *, states: bool)
     return lines
 
 
-def state_lines(states: Mapping[str, int], *, every: bool) -> list[str]:
+def state_lines(states: Mapping[str, int], kinds: Kinds, *, every: bool) -> list[str]:
     """The table of states; what was never reached is always told."""
     lines = []
     if every:
-        width = max(len(told(state)) for state in wanted(states))
-        lines = [f"{told(state):<{width}}  {states.get(state, 0):>7}" for state in wanted(states)]
-    never = [told(state) for state in missing(states)]
+        width = max(len(told(state)) for state in wanted(kinds))
+        lines = [f"{told(state):<{width}}  {states.get(state, 0):>7}" for state in wanted(kinds)]
+    never = [told(state) for state in missing(states, kinds)]
     lines.append("never reached: " + ("; ".join(never) if never else "nothing"))
-    lines += [f"cannot be reached: {state}" for state in unreachable(states)]
+    lines += [f"cannot be reached: {state}" for state in unreachable(states, kinds)]
     return lines
 
 
 def merged_lines(merged: Merged, *, states: bool) -> list[str]:
     """The end of a merge."""
-    lines = state_lines(merged.states, every=states)
+    lines = state_lines(merged.states, merged.first.kinds, every=states)
     for key, finding in sorted(merged.findings.items()):
         file = merged.file_of(key)
         lines += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ from conformance.commands import app
 from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import Rewrite, applied
 from conformance.fuzz import campaign as campaigns
-from conformance.fuzz.campaign import Group, Plan, Tally, run_campaign
+from conformance.fuzz.campaign import BLOCK, Group, Plan, Tally, run_campaign
 from conformance.fuzz.case import BlockResult, CasePlayer, CaseResult, Found
 from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.files import text_of, write
@@ -332,6 +333,10 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "at once" / f"{found.key}.yaml").exists(), "the summary tells of it"
 
 
+def test_a_campaign_that_has_no_time_plays_one_block_all_the_same() -> None:
+    assert [len(block.numbers) for block in Plan(1, for_s=0.001).blocks(time.monotonic() - 1)] == [BLOCK]
+
+
 def test_no_promoted_scenario_waits_for_its_title() -> None:
     assert [s.id for s in load_catalogue() if s.title.startswith(FILL_IN)] == []
 
@@ -344,6 +349,10 @@ def test_no_promoted_scenario_waits_for_its_title() -> None:
         (["fuzz", "--for", "soon"], "--for 'soon': a time such as 90s, 10m or 1h"),
         (["fuzz", "--for", "0s"], "--for '0s'"),
         (["fuzz", "--shard", "3/2"], "--shard '3/2': K/N with 1 <= K <= N"),
+        (
+            ["fuzz", "--cases", "3", "--shard", "4/5"],
+            "--shard 4/5 of 3 case(s): nothing to play there; at most 3",
+        ),
         (["fuzz", "--executor", "slurm"], "--executor 'slurm': local, ray or ray:ADDRESS"),
         (["fuzz", "--save", "/proc/nothing"], "/proc/nothing: cannot be written"),
         (["fuzz", "--save", ""], "--save '': the name of a folder is wanted"),

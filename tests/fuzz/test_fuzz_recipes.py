@@ -152,11 +152,23 @@ def test_most_drawn_faults_find_their_events() -> None:
 
 
 def test_a_state_that_no_case_can_reach_is_told_with_its_reason() -> None:
-    lines = state_lines({"fault stop_reading": 1}, every=False)
+    lines = state_lines({"fault stop_reading": 1}, Kinds(), every=False)
     never = next(line for line in lines if line.startswith("never reached: "))
     cannot = [line for line in lines if line.startswith("cannot be reached: ")]
 
     assert "fault reset_peer" in never
     assert not [state for state in UNREACHABLE if state in never]
     assert cannot == [f"cannot be reached: {state}: {why}" for state, why in UNREACHABLE.items()]
-    assert state_lines(dict.fromkeys(SERVER_STATES, 1), every=False) == ["never reached: nothing"]
+    assert state_lines(dict.fromkeys(SERVER_STATES, 1), Kinds(server=True), every=False) == [
+        "never reached: nothing"
+    ]
+
+
+def test_a_campaign_is_not_told_of_states_that_its_kind_cannot_reach() -> None:
+    (unjudged, _) = state_lines({}, Kinds(judge=False), every=False)
+    (of_server,) = state_lines({}, Kinds(server=True), every=False)
+
+    assert "row 1 (clean)" in unjudged
+    assert "judge" not in unjudged
+    assert "fault http_status" not in unjudged
+    assert of_server == "never reached: " + "; ".join(SERVER_STATES)
