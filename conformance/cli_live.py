@@ -294,16 +294,19 @@ def drift(
 ) -> None:
     """Compare two servers event by event, up to the names of ids: the first difference that matters."""
     from conformance.live.drifting import compare, drift_json, drift_lines
+    from conformance.live.problem import Problem
     from conformance.live.slots import NoSlot
     from conformance.options import ConfigurationError
 
     try:
+        if "://" in one:
+            raise ConfigurationError(f"{one}: a server; A is a cassette or a recording, B may be a server")
         server = server_of(other, model, api_key_env, ca_file, header) if "://" in other else None
         found = compare(Path(one), other, server, keep)
     except ConfigurationError as error:
         raise refused(str(error)) from None
-    except NoSlot as full:
-        print(f"conformance: {full}", file=sys.stderr)
+    except (NoSlot, Problem) as away:
+        print(f"conformance: {away}", file=sys.stderr)
         raise typer.Exit(int(Exit.UNAVAILABLE)) from None
     print(drift_json(found) if json else "\n".join(drift_lines(found)))
     if found.drift.difference is not None or found.silences:

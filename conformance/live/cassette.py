@@ -139,7 +139,7 @@ class CassetteTape:
 
     Args:
         folder: of cassettes and store; made if need be.
-        prefix: of the files' names.
+        prefix: of the files' names; empty: `session`, and no file that is there is written over.
         headers: credentials of the run: their values never stand in a file, whoever echoes them.
     """
 
@@ -152,13 +152,13 @@ class CassetteTape:
         self._headers = headers
         self._began: dict[int, float] = {}
         self._paths: dict[int, Path] = {}
+        self._session = 0
         folder.mkdir(parents=True, exist_ok=True)
 
     def opened(self, connection: int, path: str, t_s: float) -> None:
         """A connection was made."""
         self._began[connection] = t_s
-        name = f"{self._prefix}-{connection}" if self._prefix else f"session-{connection}"
-        file = self._folder / f"{name}.cassette.ndjson"
+        file = self._file(self._prefix, connection) if self._prefix else self._next_session()
         self._paths[connection] = file
         head = {
             "format": FORMAT,
@@ -167,6 +167,20 @@ class CassetteTape:
             "target": dict(self._target),
         }
         file.write_bytes(orjson.dumps(head) + b"\n")
+
+    def _file(self, prefix: str, number: int) -> Path:
+        return self._folder / f"{prefix}-{number}.cassette.ndjson"
+
+    def _next_session(self) -> Path:
+        """Sessions without a name are numbered on: what an earlier recording left in the folder is not written over."""
+        while True:
+            self._session += 1
+            file = self._file("session", self._session)
+            try:
+                file.open("xb").close()
+            except FileExistsError:
+                continue
+            return file
 
     def frame(
         self, connection: int, direction: Direction, kind: WSMsgType, payload: bytes, t_s: float

@@ -39,15 +39,19 @@ def compare(one: Path, other: str, server: LiveServer | None, keep: Path | None)
         other: path of a cassette, or `mock:PROFILE`.
         server: in its place, a server to which the cassette's client side is played.
         keep: folder for what it answered; None: it is not kept.
-    Raises ConfigurationError: one of them cannot be used.
+    Raises ConfigurationError: one of them cannot be used, or `keep` not be written. Problem, NoSlot: the server gave no
+        session.
     """
     first = read_cassette(one)
     if server is not None:
-        if keep is not None:
-            second = asyncio.run(record_against(first, server, keep))
-        else:
-            with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-                second = asyncio.run(record_against(first, server, Path(folder)))
+        with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+            place = keep or Path(folder)
+            try:
+                second = asyncio.run(record_against(first, server, place))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"{error.filename or place}: cannot be written: {error.strerror or error}"
+                ) from None
         name = str(server.told()["url"])
     elif other.startswith(MOCK):
         profile = other.removeprefix(MOCK)

@@ -18,6 +18,7 @@ from client.media import Frame, Prepared
 from conformance.live.cassette import Cassette, CassetteTape, Line, read_cassette
 from conformance.live.heard import answers_line
 from conformance.live.mirror import renamed, script_of
+from conformance.live.problem import Problem
 from conformance.live.server import LiveServer, masked
 from conformance.live.slots import NoSlot
 from conformance.options import ConfigurationError, RunOptions
@@ -148,7 +149,8 @@ def replace_id(prepared: Prepared, scenario: Scenario) -> Prepared:
 async def record_against(cassette: Cassette, server: LiveServer, folder: Path) -> Cassette:
     """Play the client side of a cassette to a server, at its own pace, and keep what comes as another.
 
-    Raises ConfigurationError: the server did not upgrade the connection. NoSlot: it has no free slot.
+    Raises Problem: the server could not be reached, or did not upgrade the connection. NoSlot: it has no free slot.
+        OSError: the folder cannot be written.
     """
     tape = CassetteTape(folder, "drift", target=server.told(), headers=server.headers)
     proxy = ProxyServer(server.behind(), tape=tape)
@@ -161,7 +163,7 @@ async def record_against(cassette: Cassette, server: LiveServer, folder: Path) -
             await _speak(cassette, websocket)
     except aiohttp.ClientError as error:
         if not proxy.no_slot:
-            raise ConfigurationError(f"{server.url}: {error}") from error
+            raise _no_session(proxy, server, error) from error
     finally:
         await proxy.stop()
     if proxy.no_slot:
@@ -169,6 +171,14 @@ async def record_against(cassette: Cassette, server: LiveServer, folder: Path) -
             masked(f"{server.told()['url']}: no free session slot: {proxy.no_slot[0]}", server.headers)
         )
     return read_cassette(folder / "drift-1.cassette.ndjson")
+
+
+def _no_session(proxy: ProxyServer, server: LiveServer, error: aiohttp.ClientError) -> Problem:
+    """Why the server gave no session: in the proxy's words, for the client has heard of the proxy alone."""
+    upgrades = [f"the WebSocket upgrade is answered with HTTP {status}" for status in proxy.statuses]
+    why = (proxy.unreachable + upgrades or [str(error)])[-1]
+    url = str(server.told()["url"])
+    return Problem(url, masked(why, server.headers), f"try conformance preflight --url {url}")
 
 
 async def _speak(cassette: Cassette, websocket: aiohttp.ClientWebSocketResponse[Any]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import WSMsgType
 from typer.testing import CliRunner
 
 from conformance.clients import builtin
@@ -283,6 +285,42 @@ def test_a_full_server_is_told_as_that_by_drift(
     monkeypatch.setattr("conformance.live.drifting.compare", full)
     result = CliRunner().invoke(app, ["drift", str(recorded["july"]), "ws://127.0.0.1:9/v1/realtime"])
     assert (result.exit_code, "no free session slot" in result.output) == (4, True)
+
+
+def test_a_server_that_is_away_is_exit_4_and_a_folder_that_cannot_be_written_exit_2(
+    recorded: dict[str, Path],
+) -> None:
+    def drifted(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["drift", *arguments])
+        return result.exit_code, result.output
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        away = f"ws://127.0.0.1:{taken.getsockname()[1]}/v1/realtime"
+    cassette = str(recorded["july"])
+
+    code, said = drifted(cassette, away)
+    assert (code, said.count("\n")) == (4, 1)
+    assert said.startswith(f"conformance: {away}: ClientConnectorError: Cannot connect")
+    assert f"try conformance preflight --url {away}" in said
+    code, said = drifted(cassette, away, "--keep", "/dev/null/x")
+    assert (code, said) == (2, "conformance: /dev/null/x: cannot be written: Not a directory\n")
+    code, said = drifted(away, "mock:july")
+    assert (code, said) == (
+        2,
+        f"conformance: {away}: a server; A is a cassette or a recording, B may be a server\n",
+    )
+
+
+def test_a_second_recording_leaves_the_sessions_of_the_first(tmp_path: Path) -> None:
+    for text in (b'{"type": "first"}', b'{"type": "second"}'):
+        tape = CassetteTape(tmp_path, "", target={}, headers={})
+        tape.opened(1, "/v1/realtime", 0.0)
+        tape.frame(1, "server->client", WSMsgType.TEXT, text, 1.0)
+
+    assert [read_cassette(path).lines[0].type for path in sorted(tmp_path.glob("*.ndjson"))] == [
+        "first",
+        "second",
+    ]
 
 
 BAD = [
