@@ -5,6 +5,8 @@ The library's own message is a box under a usage text, and leaves out what was f
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from typing import Final, NoReturn
 
@@ -18,9 +20,23 @@ LONGEST: Final = 80
 
 
 def enter(app: typer.Typer, program: str) -> NoReturn:
-    """Run the command line of this process and end it with the exit code: 2 for wrong usage, 130 for Ctrl-C."""
+    """Run the command line of this process and end it with the exit code.
+
+    2 for wrong usage and for a standard output that cannot be written, 130 for Ctrl-C.
+    """
+    open_closed_streams()
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as ended:
+        # The library ends a closed pipe by itself, with the code of a failure.
+        if isinstance(ended.__context__, BrokenPipeError):
+            end_without_output(program, ended.__context__)
+        raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        end_without_output(program, error)
     except TyperException as refusal:
         told = refusal_line(refusal)
         if told:  # without arguments the help has just been shown
@@ -29,6 +45,21 @@ def enter(app: typer.Typer, program: str) -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def open_closed_streams() -> None:
+    """A standard stream that was closed before the start leads nowhere: its number must not be taken by a file."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays open
+
+
+def end_without_output(program: str, error: OSError) -> NoReturn:
+    """Standard output is gone or full: nothing more can be told there, and a trace would help nobody."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{program}: output cannot be written: {error.strerror or error}\n")
+        sys.stderr.flush()
+    os._exit(BAD_INPUT)  # the interpreter would try to flush the same stream again
 
 
 def refusal_line(refusal: TyperException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 
@@ -11,23 +10,23 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         from conformance import __version__
 
-        print(f"duplex-conformance {__version__}")
+        try:
+            print(f"duplex-conformance {__version__}", flush=True)
+        except OSError as error:
+            from client.cli_entry import end_without_output
+
+            end_without_output("conformance", error)
         return
     from client.cli_entry import enter
     from conformance.commands import app
 
     try:
         enter(app, "conformance")
-    except ImportError as error:
+    except Exception as error:  # noqa: BLE001 - a bug of ours, told with its stack, and never by the code of a failure
         from client.library import UnsupportedLibrary
 
-        if not isinstance(error, UnsupportedLibrary):
-            raise
-        sys.stderr.write(f"conformance: {error}\n")
-        sys.exit(2)
-    except OSError as error:
-        # Standard output is gone or full: nothing more can be told there, and a trace would help nobody.
-        if error.filename is not None:
-            raise
-        sys.stderr.write(f"conformance: output cannot be written: {error.strerror or error}\n")
-        os._exit(2)  # the interpreter would try to flush the same stream again
+        if isinstance(error, UnsupportedLibrary):
+            sys.stderr.write(f"conformance: {error}\n")
+            sys.exit(2)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(3)

@@ -10,9 +10,10 @@ import os
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -49,7 +50,10 @@ def spread(
     with scratch_folder("conformance-pool-") as scratch:
         pool = forked(min(processes, len(jobs)), scratch)
         try:
-            yield from pool.map(partial(_interruptible, function), jobs)
+            # Not `map`: it cancels what is left, and the pool's thread, which finds the workers gone, trips over that.
+            waiting = deque(pool.submit(_interruptible, function, job) for job in jobs)
+            while waiting:
+                yield waiting.popleft().result()
             pool.shutdown()
         except BaseException:
             _end_workers()

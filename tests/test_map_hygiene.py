@@ -28,6 +28,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "client/run.py: except Exception": "what a decoder raises is its sample's failure, told in full",
         "client/teardown.py: except Exception": "kept, and raised after the last step of the teardown (R8)",
         "mockserver/incoming.py: except Exception": "a bug of ours is raised where the connection is served",
+        "conformance/cli.py": "a bug of ours ends the program with a code of its own, told with its stack",
         "conformance/clock/transport.py": "what a protocol raises ends its connection, as in asyncio",
         "conformance/clients/python_module.py": "a module of others may raise anything; told with its file",
         "conformance/fuzz/play.py": "a bug of ours becomes a finding of its own, told with its stack",

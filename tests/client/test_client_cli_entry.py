@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+import errno
+import os
+import sys
 from typing import Annotated
 
 import pytest
 import typer
 
-from client.cli_entry import enter
+from client.cli_entry import enter, open_closed_streams
 
 
 class Pace(enum.StrEnum):
@@ -78,3 +81,31 @@ def test_the_command_decides_its_exit_code(
     ended_by: BaseException | None, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _enter(monkeypatch, "run", ended_by) == code
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC])
+def test_an_output_that_cannot_be_written_is_no_failed_sample(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The library ends a closed pipe with code 1, which says that something failed."""
+
+    def ended(code: int) -> None:
+        raise RuntimeError(f"process ended by {code}")
+
+    monkeypatch.setattr(os, "_exit", ended)
+    monkeypatch.setattr("sys.argv", ["program", "run"])
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # the library wraps both
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    with pytest.raises(RuntimeError, match="ended by 2"):
+        enter(_app(OSError(number, os.strerror(number))), "program")
+
+    assert capsys.readouterr().err == f"program: output cannot be written: {os.strerror(number)}\n"
+
+
+def test_a_stream_that_was_closed_before_the_start_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    open_closed_streams()
+
+    print("unheard")
+    assert sys.stdout.name == os.devnull
+    sys.stdout.close()

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from conformance.cli import main
 from conformance.commands import app
 from conformance.listing import show_lines
 from scenarios import load_catalogue
@@ -133,6 +134,21 @@ def test_a_full_standard_output_is_one_message() -> None:
 
     assert done.returncode == 2
     assert done.stderr.strip() == "conformance: output cannot be written: No space left on device"
+
+
+def test_a_bug_of_ours_ends_with_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("client.cli_entry.enter", broken)
+    monkeypatch.setattr("sys.argv", ["conformance", "list"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 3
+    assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("target", ["live", "nowhere"])

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
+import time
 from pathlib import Path
+
+import pytest
 
 from conformance.pool import spread
 from conformance.trace import Record, Recorder, comparable, last_of_both_sides, write_ndjson
@@ -94,6 +98,27 @@ def _double(number: int) -> int:
 def test_jobs_keep_their_order_over_processes() -> None:
     assert list(spread(_double, range(7), 2)) == [0, 2, 4, 6, 8, 10, 12]
     assert list(spread(_double, range(3), 1)) == [0, 2, 4]
+
+
+def _doze(number: int) -> int:
+    time.sleep(0.01)
+    return number
+
+
+def test_jobs_that_are_given_up_half_way_leave_no_trace_of_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool's own thread finds workers that were ended, and jobs that were cancelled, in one moment."""
+    threads = threading.enumerate()
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda what: told.append(str(what.exc_value)))
+
+    for _ in range(3):
+        results = spread(_doze, range(40), 2)
+        next(results)
+        results.close()
+        for thread in set(threading.enumerate()).difference(threads):
+            thread.join(1.0)
+
+    assert told == []
 
 
 _HELD: list[object] = []
