@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from mockserver.journal import Entry
 
 
+_END_OF_A_SLEEP = "_set_result_unless_cancelled"
+"""What `asyncio.sleep` has a timer call."""
 DEFAULT_PERIOD_MS = 1000
 
 
@@ -150,6 +152,9 @@ class Observation:
     """Why a live server could not be reached."""
     near_misses: int = 0
     """Waits of the client that ended less than a millisecond before their deadline (virtual clock)."""
+    cut_sleeps: int = 0
+    """Sleeps of the client that were cancelled less than a millisecond before they were over: between two rounds of
+    acks, two pings of a library. A beat and no deadline: nobody was waited for."""
 
     _files: dict[Path, bytes] | None = field(default=None, init=False, repr=False)
     _in_time: tuple[tuple[int, int], list[Entry]] = field(default=((0, -1), []), init=False, repr=False)
@@ -165,7 +170,9 @@ class Observation:
         """Called by the virtual loop; a timer of the client counts, one of server or harness does not."""
         side = timer._context.get(SIDE)  # type: ignore[attr-defined]
         if side == "client":
-            self.near_misses += 1
+            slept = getattr(timer._callback, "__name__", "") == _END_OF_A_SLEEP  # type: ignore[attr-defined]
+            self.cut_sleeps += slept
+            self.near_misses += not slept
         elif side == "server" and self.recorder is not None:
             self.unsent_s.append(round(self.recorder.clock() - self.recorder.start_s, 6))
 

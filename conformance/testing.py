@@ -95,7 +95,7 @@ def _played(scenario: Scenario, options: RunOptions) -> ScenarioResult:
     with scratch_folder() as scratch:
         played = play(scenario, options, scratch)
         result = replace(played.result, findings=played.findings)
-        if not result.findings or not played.near_misses:
+        if not result.findings or not played.in_doubt:
             return result
         kept = list(result.findings)
         for ties in DOUBTS:

@@ -104,7 +104,7 @@ class CasePlayer:
         played = self.play(data, number)
         found = list(self._found(played, data, number))
         states, notes, extra = set(played.states), [], 0
-        if found and played.near_misses:
+        if found and played.in_doubt:
             kept = self._beyond_doubt(found, data, number)
             extra += len(DOUBTS)
             if len(kept) < len(found):

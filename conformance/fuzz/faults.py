@@ -8,7 +8,19 @@ from typing import Any
 
 from conformance.fuzz.dice import Dice
 from conformance.fuzz.scripts import text
-from conformance.fuzz.stage import ANYWHERE, RECEIVED, SENT, WRITES, Stage, stage_of, suit
+from conformance.fuzz.stage import (
+    ALONE,
+    ANYWHERE,
+    GREETING,
+    PADDING,
+    RECEIVED,
+    REPLY_PARTS,
+    SENT,
+    WRITES,
+    Stage,
+    stage_of,
+    suit,
+)
 from scenarios.faults import FAULTS, Layer
 
 Data = dict[str, Any]
@@ -61,26 +73,41 @@ def stall_trigger(dice: Dice, stage: Stage) -> Data:
     return {"on": {**moment, **_nth(dice, stage.counts[next(iter(moment.values()))], 30)}}
 
 
-def trigger(dice: Dice, stage: Stage, *, must: bool = False, early: bool = False) -> Data:
-    """When a fault begins: at its own moment, at an event that comes, at a time.
-
-    `early`: where something of a reply is still to come for it to act on.
-    """
-    kind = dice.weighted(((0 if must else 6 if early else 3, "own"), (6, "on"), (1, "at")))
+def trigger(dice: Dice, stage: Stage) -> Data:
+    """When a fault begins: at its own moment, at an event that comes, at a time."""
+    kind = dice.weighted(((3, "own"), (6, "on"), (1, "at")))
     if kind == "own":
         return {}
     if kind == "at":
-        return {"at_s": dice.number(0, int(stage.seconds * (5 if early else 10)) + (0 if early else 20)) / 10}
+        return {"at_s": dice.number(0, int(stage.seconds * 10) + 20) / 10}
     side = dice.pick(("received", "sent"))
-    name, count = stage.event(dice, RECEIVED if side == "received" else SENT, early=early)
-    return {"on": {side: name, **_nth(dice, count - 1 if early else count)}}
+    name, count = stage.event(dice, RECEIVED if side == "received" else SENT)
+    return {"on": {side: name, **_nth(dice, count)}}
 
 
-def scope(dice: Dice, ids: tuple[str, ...]) -> Data:
-    """Where a fault is armed: often on the first attempt alone, so that a retry can succeed."""
+def early_trigger(dice: Dice, stage: Stage, what: str) -> Data:
+    """When a fault begins that acts on something which comes once, or for a while: before that.
+
+    Args: what: as for `Stage.before`.
+    """
+    kind = dice.weighted(((6, "own"), (6, "on"), (0 if what in GREETING else 1, "at")))
+    if kind == "own":
+        return {}
+    if kind == "at":
+        return {"at_s": dice.number(0, min(stage.first * 10, int(stage.seconds * 10))) / 10}
+    parts = [(parts, (side, name, most)) for parts, side, name, most in stage.before(what)]
+    side, name, most = dice.weighted(parts)
+    return {"on": {side: name, **_nth(dice, most)}}
+
+
+def scope(dice: Dice, ids: tuple[str, ...], stage: Stage) -> Data:
+    """Where a fault is armed: often on the first attempt alone, so that a retry can succeed.
+
+    On the second one where a recipe makes one; else only astray, for few sessions have one.
+    """
     kind = dice.weighted(((6, "all"), (4, "attempt"), (1, "connection"), (2, "sample")))
     if kind == "attempt":
-        return {"attempt": dice.weighted(((14, 1), (1, 2)))}
+        return {"attempt": 2 if stage is ANYWHERE and dice.chance(50) else 1}
     if kind == "connection":
         return {"connection": 1 if len(ids) == 1 else dice.number(1, 2)}
     if kind == "sample" and len(ids) > 1:
@@ -96,12 +123,17 @@ def delay(dice: Dice, stage: Stage) -> Data:
     return {"delay_s": dice.pick(DELAYS_S)}
 
 
-def one_event(dice: Dice, stage: Stage) -> Data:
-    name, count = stage.event(dice, EVENTS)
+def one_event(dice: Dice, stage: Stage, *, last: bool = True) -> Data:
+    """An event and which of several; `last`: it may be one that nothing follows."""
+    name, count = stage.event(dice, [(p, name) for p, name in EVENTS if last or name != "session.closed"])
     data: Data = {"event": name}
     if dice.chance(30):
         data["nth"] = None if count < 2 or dice.chance(40) else dice.number(2, count)
     return data
+
+
+def _reorder(dice: Dice, stage: Stage) -> Data:
+    return {**one_event(dice, stage, last=False), **({"by": dice.number(2, 5)} if dice.chance(40) else {})}
 
 
 def which(dice: Dice, stage: Stage) -> Data:
@@ -111,10 +143,9 @@ def which(dice: Dice, stage: Stage) -> Data:
 
 
 def _resume(dice: Dice, stage: Stage) -> Data:
-    """Most events a server that does not read sends stop soon: a time comes in any case."""
-    if dice.chance(70):
-        return {"at_s": dice.number(int(stage.seconds * 10), int(stage.seconds * 10) + 250) / 10}
-    return trigger(dice, stage, must=True)
+    """Most events a server that does not read sends stop soon: a time comes in any case, while the client waits."""
+    tenths = int(stage.seconds * 10)
+    return {"at_s": dice.number(tenths + 5, tenths + dice.weighted(((7, 60), (3, 250)))) / 10}
 
 
 def _latency(dice: Dice, stage: Stage) -> Data:
@@ -124,6 +155,12 @@ def _latency(dice: Dice, stage: Stage) -> Data:
 
 def _stop_reading(dice: Dice, stage: Stage) -> Data:
     return {"proof": "unread"} if dice.chance(30) else {}
+
+
+def _slow_reading(dice: Dice, stage: Stage) -> Data:
+    """A rate that the client is above, and for so long that bytes lie unread."""
+    rates = [rate for rate in (20_000, 60_000) if rate < stage.sent_bytes_per_s and stage.seconds > 2]
+    return {"bytes_per_s": dice.pick((4_000, *rates))}
 
 
 def _error_event(dice: Dice, stage: Stage) -> Data:
@@ -182,8 +219,8 @@ def _extra_reply(dice: Dice, stage: Stage) -> Data:
     data: Data = {"text": text(dice)}
     if dice.chance(40):
         data["units"] = dice.number(2, 4)
-    if dice.chance(30):
-        data["after_units"] = dice.number(2, 3)
+    if stage.waits > 1 and dice.chance(50):
+        data["after_units"] = dice.number(2, min(stage.waits, 3))
     return data
 
 
@@ -194,7 +231,6 @@ class Form:
     parts: int
     """Its share among the faults that are drawn."""
     parameters: Parameters = nothing
-    must_trigger: bool = False
     own_moment: bool = False
     """Drawn without a trigger: it acts where there is something for it to act on."""
     lasting: bool = False
@@ -204,7 +240,7 @@ class Form:
 FORMS: Mapping[str, Form] = {
     "stop_reading": Form(18, _stop_reading, lasting=True),
     "resume_reading": Form(2, _resume, own_moment=True),
-    "slow_reading": Form(2, lambda d, s: {"bytes_per_s": d.pick((20_000, 4_000, 60_000))}, lasting=True),
+    "slow_reading": Form(2, _slow_reading, lasting=True),
     "latency": Form(3, _latency, lasting=True),
     "bandwidth": Form(2, lambda d, s: {"bytes_per_s": d.pick((100_000, 20_000, 3_000))}, lasting=True),
     "slicer": Form(2, lambda d, s: {"average_size_bytes": d.pick((3_000, 700, 150)), "delay_s": 1e-4}),
@@ -212,7 +248,7 @@ FORMS: Mapping[str, Form] = {
     "reset_peer": Form(4),
     "half_close": Form(3),
     "slow_close": Form(2, delay),
-    "no_close_reply": Form(1, own_moment=True),
+    "no_close_reply": Form(2, own_moment=True),
     "no_pong": Form(1, own_moment=True),
     "refuse_upgrade": Form(2, lambda d, s: {"status": d.pick((503, 401, 429, 404))}),
     "never_upgrade": Form(2),
@@ -231,7 +267,7 @@ FORMS: Mapping[str, Form] = {
     "session_replaced": Form(2),
     "journal_overflow": Form(2),
     "duplicate_event": Form(4, lambda d, s: {**one_event(d, s), **({"times": 4} if d.chance(20) else {})}),
-    "reorder": Form(4, lambda d, s: {**one_event(d, s), **({"by": d.number(2, 5)} if d.chance(40) else {})}),
+    "reorder": Form(4, _reorder),
     "drop_event": Form(5, one_event),
     "garbage_event": Form(4, _garbage),
     "unknown_event": Form(2, lambda d, s: {"type": d.pick(("response.thought.delta", "x", "error.soft"))}),
@@ -257,11 +293,14 @@ FORMS: Mapping[str, Form] = {
 SEAMS = frozenset(name for name in FORMS if FAULTS[name].layer is Layer.SEAM)
 _CHOICES = tuple((form.parts, name) for name, form in FORMS.items())
 _ON_THE_WIRE = tuple((parts, name) for parts, name in _CHOICES if name not in SEAMS)
+_ON_EVENTS = frozenset({"duplicate_event", "reorder", "drop_event"})
+_PADDED = frozenset({"freeze_tail", "listen_per_padded_unit"})
 _RESPONSE = frozenset(name for name in FORMS if FAULTS[name].layer is Layer.RESPONSE)
 COMPANIONS: Mapping[str, tuple[str, ...]] = {
     # Two faults that are harmless apart and met together in the field.
     "stop_reading": ("no_transport", "no_socket", "resume_reading", "swallow_cancellation", "error_event"),
-    "no_session_closed": ("no_close_reply", "swallow_cancellation", "no_transport"),
+    "no_session_closed": ("swallow_cancellation", "no_transport"),
+    "slow_close": ("no_close_reply",),
     "never_done": ("no_session_closed", "error_event", "stop_reading"),
 }
 STALLED = ("stop_reading", "no_session_closed")
@@ -270,8 +309,10 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "no_transport": STALLED,
     "no_socket": STALLED,
     "resume_reading": ("stop_reading",),
+    "no_close_reply": ("slow_close",),
+    "no_pong": ("no_session_closed", "late_session_closed"),
 }
-ASTRAY = 8
+ASTRAY = 4
 """So many faults in a hundred are drawn without a look at what the scenario has."""
 UNSCOPED = frozenset({"slow_disk", "no_transport", "no_socket"})
 
@@ -283,16 +324,32 @@ def one(dice: Dice, name: str, ids: tuple[str, ...], stage: Stage) -> Data:
         stage = ANYWHERE
     data = form.parameters(dice, stage)
     if kind.takes_trigger and not form.own_moment:
-        if name == "stop_reading":
-            data.update(stall_trigger(dice, stage))
-        else:
-            early = name in _RESPONSE or name in ("duplicate_event", "reorder", "drop_event")
-            data.update(trigger(dice, stage, must=form.must_trigger, early=early))
+        data.update(_moment(dice, name, data, stage))
         if form.lasting and dice.chance(25):
             data["for_s"] = dice.pick((2.3, 15.0, 30.0))
     if name not in UNSCOPED:
-        data.update(scope(dice, ids))
+        data.update(scope(dice, ids, stage))
     return {name: data}
+
+
+def _moment(dice: Dice, name: str, data: Data, stage: Stage) -> Data:
+    """When a fault with these parameters begins; and how it is proved, where that hangs on it."""
+    if name == "stop_reading":
+        moment = stall_trigger(dice, stage)
+        # From the upgrade on one greeting alone is stuck, and the library takes as much without waiting.
+        return moment or {"proof": "unread"}
+    if stage is ANYWHERE:
+        return trigger(dice, stage)
+    if name in _PADDED:
+        return early_trigger(dice, stage, PADDING)
+    if name in _RESPONSE:
+        return early_trigger(dice, stage, REPLY_PARTS)
+    if name in _ON_EVENTS:
+        alone = data["event"] if data["event"] in ALONE else REPLY_PARTS
+        return early_trigger(dice, stage, "response.created" if data.get("nth") else alone)
+    if name == "slow_reading":
+        return early_trigger(dice, stage, "response.created")
+    return trigger(dice, stage)
 
 
 def session_faults(dice: Dice, ids: tuple[str, ...], count: int, data: Data, *, seams: bool) -> list[Data]:
@@ -307,9 +364,27 @@ def session_faults(dice: Dice, ids: tuple[str, ...], count: int, data: Data, *, 
             other for name in names for other in COMPANIONS.get(name, ()) if seams or other not in SEAMS
         ]
         name = dice.pick(company) if company and dice.chance(50) else dice.weighted(choices)
-        if name in NEEDED and not set(names) & set(NEEDED[name]) and dice.chance(80):
+        if name in NEEDED and not set(names) & set(NEEDED[name]) and dice.chance(92):
             names.append(dice.pick(NEEDED[name]))
         names.append(name)
     suit(dice, data, names)
     stage = stage_of(data)
-    return [one(dice, name, ids, stage) for name in names]
+    drawn = [one(dice, name, ids, stage) for name in names]
+    if not dice.chance(ASTRAY):
+        _together(drawn)
+    return drawn
+
+
+def _together(drawn: list[Data]) -> None:
+    """Who is drawn for a stall finds one: that does not end by itself, and on the same sessions."""
+    for fault in drawn:
+        (name,) = fault
+        for other in drawn:
+            (needed,) = other
+            if name in ("no_transport", "no_socket", "resume_reading") and needed in STALLED:
+                other[needed].pop("for_s", None)
+            if (name, needed) in (("resume_reading", "stop_reading"), ("no_close_reply", "slow_close")):
+                for key in ("attempt", "connection", "sample"):
+                    fault[name].pop(key, None)
+                    if key in other[needed]:
+                        fault[name][key] = other[needed][key]

@@ -109,13 +109,14 @@ def reply_text(dice: Dice, kind: str) -> str:
 
 
 def kinds_of(samples: Sequence[Data]) -> tuple[str, ...]:
-    """Kinds of questions that are asked about these samples (evaluation.md 18)."""
-    found = dict.fromkeys(
-        kind
-        for sample in samples
-        for kind in (("content", "temporal") if sample["split"].startswith("RTD") else ("chat",))
-    )
-    return tuple(found)
+    """Kinds of questions that are asked about these samples (evaluation.md 18); of a clip without pictures none is."""
+    found: dict[str, None] = {}
+    for sample in samples:
+        if not sample["split"].startswith("RTD"):
+            found["chat"] = None
+        elif sample["clip"]["frames"]:
+            found |= dict.fromkeys(("content", "temporal"))
+    return tuple(found) or KINDS
 
 
 def _kind(dice: Dice, kinds: Sequence[str]) -> str:
@@ -184,7 +185,10 @@ NAMES = tuple(PARAMETERS)
 
 
 def judge_faults(dice: Dice, count: int, kinds: Sequence[str]) -> list[Data]:
-    """Faults of the judge, each on some of its requests."""
+    """Faults of the judge, each on some of its requests.
+
+    A second request of a judgement is mostly one that another fault has caused, on the first.
+    """
     drawn: list[Data] = []
     for _ in range(count):
         name = dice.pick(NAMES)
@@ -192,7 +196,13 @@ def judge_faults(dice: Dice, count: int, kinds: Sequence[str]) -> list[Data]:
         if dice.chance(50):
             data["kind"] = _kind(dice, kinds)
         if dice.chance(25):
-            data["request"] = dice.number(1, 2)
+            data["request"] = 2 if drawn and dice.chance(85) else dice.number(1, 2) if dice.chance(20) else 1
+        if data.get("request") == 2 and drawn:
+            (before,) = drawn[0].values()
+            before["request"] = 1
+            data.pop("kind", None)
+            if "kind" in before:
+                data["kind"] = before["kind"]
         if dice.chance(20):
             data["count"] = dice.number(1, 3)
         drawn.append({name: data})

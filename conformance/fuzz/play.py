@@ -53,10 +53,18 @@ class Played:
     summary: Summary
     states: frozenset[str]
     near_misses: int
+    """Events beside a deadline, and ends in one instant: how it ends may hang on their order."""
+    cut_sleeps: int = 0
+    """Beats of the client that were cut off in their own instant: how it ends hangs on none of them."""
     open_orders: int = 0
     """Inputs in the instant of a timer of the server's: how it ends may be otherwise, and is as right."""
     records: tuple[Record, ...] = ()
     """The trace in order; only when asked for."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a finding must show in other orders of the same instants, too."""
+        return self.near_misses > 0 or self.cut_sleeps > 0
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -100,6 +108,7 @@ def play(scenario: Scenario, options: RunOptions, scratch: Path, *, trace: bool 
         Summary(tuple(_ends(observation))),
         states_of(observation),
         observation.near_misses + doubtful + sum(1 for _ in more_coincidences(observation, of_samples)),
+        observation.cut_sleeps,
         sum(1 for _ in open_orders(observation, of_samples)),
         tuple(observation.recorder.ordered()) if trace else (),
     )

@@ -63,6 +63,8 @@ def quoted_timeout(dice: Dice, data: Data) -> list[Data]:
     data["server"]["reply"] = []
     close_s, grace_s = _deadline(data, "close_s", CLOSE_S), _deadline(data, "grace_s", GRACE_S)
     unread: Data = {"stop_reading": {"on": {"received": "input_audio_buffer.append", "nth": 2}}}
+    if units_of(data) < 3:  # what is left of the clip fits into the buffers
+        unread["stop_reading"]["proof"] = "unread"
     stalls: tuple[tuple[str, Data], ...] = (
         (f"session.closed: {close_s:.1f} s passed", {"no_session_closed": {}}),
         (f"session close: {close_s + grace_s:.1f} s passed", unread),

@@ -63,7 +63,7 @@ def clip(dice: Dice, *, media: bool) -> Data:
     return data
 
 
-def replies(dice: Dice, units: int, *, judged: bool) -> list[Data]:
+def replies(dice: Dice, units: int, *, judged: bool, profile: str) -> list[Data]:
     """What the model says, in units counted from 0; `units` are those of the clip, the residual among them.
 
     Without an answer there is nothing to judge, so where that is the subject there mostly is one.
@@ -72,9 +72,11 @@ def replies(dice: Dice, units: int, *, judged: bool) -> list[Data]:
     if judged and dice.chance(85):
         return [_answer(dice, units)]
     drawn: list[Data] = []
-    free = 0
+    free, late = 0, False
     for _ in range(count):
-        where = dice.weighted(((4, "early"), (3, "soon"), (4, "commit"), (1, "after")))
+        # Several must follow each other closely to find room.
+        crowded = count > 2 and dice.chance(85)
+        where = "soon" if crowded else dice.weighted(((4, "early"), (3, "soon"), (4, "commit"), (1, "after")))
         start = {
             "early": dice.number(0, max(0, units - 1)),
             "soon": free + dice.number(0, 1),
@@ -84,7 +86,11 @@ def replies(dice: Dice, units: int, *, judged: bool) -> list[Data]:
         start = max(free, start)
         if not drawn and start >= units and dice.chance(80):
             start = units - 1  # a model that says nothing before the clip is over mostly says nothing at all
-        lasts = dice.weighted(((5, 1), (4, 2), (3, 3), (2, 5), (1, 12)))
+        if drawn and start >= units and dice.chance(80):
+            if (late or (profile == "input-driven" and start > units)) and dice.chance(80):
+                break  # with nothing open the silence ends: what is scripted behind it is mostly never said
+            start, late = max(free, units), True
+        lasts = 1 if crowded else dice.weighted(((5, 1), (4, 2), (3, 3), (2, 5), (1, 12)))
         reply: Data = {"starts_at_unit": start, "units": lasts, "text": text(dice)}
         if dice.chance(60):
             reply["audio_ms"] = dice.pick(AUDIO_MS)
@@ -104,10 +110,8 @@ def _answer(dice: Dice, units: int) -> Data:
 
 def server(dice: Dice, units: int, *, judged: bool = False) -> Data:
     """The scripted server."""
-    data: Data = {
-        "profile": dice.weighted(((6, "july"), (3, "input-driven"), (2, "engine"))),
-        "reply": replies(dice, units, judged=judged),
-    }
+    profile = dice.weighted(((6, "july"), (3, "input-driven"), (2, "engine")))
+    data: Data = {"profile": profile, "reply": replies(dice, units, judged=judged, profile=profile)}
     if dice.chance(25):
         data["decision_ms"] = dice.pick((0, 10, 200, 900, 1000, 1700))
     return data
@@ -156,12 +160,15 @@ def client(dice: Dice, samples: int, *, judged: bool) -> Data:
     return data
 
 
-def samples(dice: Dice, count: int, one_clip: Callable[[], Data], *, judged: bool) -> list[Data]:
-    """Several samples; with a judge they have what a judge needs to be asked about."""
+def samples(dice: Dice, count: int, one_clip: Callable[[], Data], *, judged: bool, media: bool) -> list[Data]:
+    """Several samples; with a judge they mostly have what a judge needs to be asked about."""
+    splits = SPLITS if media or dice.chance(20) else SPLITS[2:]
     drawn: list[Data] = []
     for number in range(count):
-        sample: Data = {"id": "abc"[number], "split": dice.pick(SPLITS) if judged else "RTD_Omni"}
+        sample: Data = {"id": "abc"[number], "split": dice.pick(splits) if judged else "RTD_Omni"}
         sample["clip"] = one_clip()
+        if judged and media and sample["split"].startswith("RTD") and dice.chance(80):
+            sample["clip"]["frames"] = True  # without pictures there is nothing to show a judge
         if judged:
             sample["answer1"] = dice.pick(("A cyclist passes.", "他走过来了。"))
             if "reminder" in sample["split"]:

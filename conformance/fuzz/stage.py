@@ -43,10 +43,14 @@ WRITES = (
     (3, "session.close"),
     (1, "session.update"),
 )
-LAST = frozenset({"session.close", "session.closed", "playback.acknowledged", "audio.done", "response.done"})
-"""Nothing of a reply comes after these, unless there is a second one."""
+GREETING = frozenset({"session.created", "session.updated"})
+ALONE = GREETING | {"response.created", "response.listen", "input_audio_buffer.committed", "session.closed"}
+"""Events that are no part of a reply that is under way."""
+REPLY_PARTS = "what a reply goes on with"
+PADDING = "what the silence behind the clip brings"
 MOST = 8
 """No event is counted further."""
+_SOUND_BYTES_PER_S = 42_000
 ACKS_A_UNIT = 3
 """Rounds of playback acks in a unit that has sound, at least."""
 
@@ -59,16 +63,58 @@ class Stage:
     seconds: float = 12.0
     """Until the clip has been streamed."""
     samples: int = 1
+    first: int = MOST
+    """Units before the first reply begins."""
+    lasts: int = MOST
+    """Units of the first reply."""
+    over: int = MOST
+    """Units for which a reply is open behind the clip."""
+    waits: int = MOST
+    """Units of silence that come in behind the clip while no reply is open, at most."""
+    sent_bytes_per_s: float = math.inf
+    """What the client sends while it streams, at least."""
 
     def has(self, *names: str) -> bool:
         """Whether each of these events comes."""
         return all(self.counts.get(name, 0) for name in names)
 
-    def event(self, dice: Dice, choices: Weighted[str], *, early: bool = False) -> tuple[str, int]:
-        """An event that comes, and how often it does; `early`: with something of a reply behind it."""
-        there = [(parts, name) for parts, name in choices if self.has(name) and not (early and name in LAST)]
-        name = dice.weighted(there)
+    def event(self, dice: Dice, choices: Weighted[str]) -> tuple[str, int]:
+        """An event that comes, and how often it does."""
+        name = dice.weighted([(parts, name) for parts, name in choices if self.has(name)])
         return name, self.counts[name]
+
+    def before(self, what: str) -> list[tuple[int, str, str, int]]:
+        """What comes before something of a session that a fault acts on: parts, side, event, how often it does so.
+
+        What is told with an event, in one go, is behind its trigger no more: the unit after it is.
+
+        Args: what: an event that is ALONE, or REPLY_PARTS, PADDING.
+        """
+        received, sent = "received", "sent"
+        asked = [(1, received, "session.update", 1)]
+        if what in GREETING:
+            return asked
+        there = [
+            *asked,
+            (1, sent, "session.updated", 1),
+            (4, received, "input_audio_buffer.append", self.first + 1),
+        ]
+        if what in ("response.created", "response.listen"):
+            return there
+        commit = (4, received, "input_audio_buffer.commit", 1)
+        if what == "input_audio_buffer.committed":
+            return [*there, commit]
+        begun = self.lasts if what != "session.closed" else MOST
+        if begun > 1:
+            there += [(3, sent, "response.created", 1), (3, sent, "transcript.delta", begun - 1)]
+            there += [(3, sent, "audio.delta", begun - 1)] if self.has("audio.delta") else []
+        if begun > 2 and self.has("playback.ack"):
+            there.append((2, received, "playback.ack", begun - 2))
+        if self.over > 1 or what in (PADDING, "session.closed"):
+            there += [commit, (2, sent, "input_audio_buffer.committed", 1)]
+        return [
+            (p, side, name, min(nth, self.counts[name])) for p, side, name, nth in there if self.has(name)
+        ]
 
 
 ANYWHERE = Stage({name: MOST for _, name in (*RECEIVED, *SENT, *WRITES)})
@@ -116,8 +162,25 @@ def stage_of(data: Data) -> Stage:
         "session.close": 1,
         "session.closed": 1,
     }
-    seconds = max(clip["seconds"] for clip in clips_of(data))
-    return Stage({n: min(c, MOST) for n, c in counts.items()}, seconds, len(clips_of(data)))
+    clips = clips_of(data)
+    decided_s = data["server"].get("decision_ms", 50) / 1000
+    return Stage(
+        {n: min(c, MOST) for n, c in counts.items()},
+        max(clip["seconds"] for clip in clips),
+        len(clips),
+        first=replies[0]["starts_at_unit"] if replies else units - 1,
+        lasts=replies[0]["units"] if replies else 0,
+        over=after,
+        waits=_waits(replies, units, decided_s),
+        sent_bytes_per_s=min(_SOUND_BYTES_PER_S + clip.get("frame_bytes", 0) for clip in clips),
+    )
+
+
+def _waits(replies: list[Data], units: int, decided_s: float) -> int:
+    """The one that goes out with the commit, and more where what was heard is still thought about."""
+    begins_s = (replies[0]["starts_at_unit"] + 1) * decided_s if replies else 0.0
+    ends_s = begins_s + (replies[0]["units"] * decided_s if replies else 0.0)
+    return max(1, int(max(0.0, begins_s - units) + max(0.0, units * decided_s - max(units, ends_s))))
 
 
 def drained_s(data: Data) -> float:
@@ -142,24 +205,35 @@ REPLY = frozenset(
     }
     | {"reorder", "drop_event", "swallow_cancellation", "failing_write"}
 )
-TAIL = frozenset({"freeze_tail", "listen_per_padded_unit", "extra_reply_in_padding"})
+TAIL = frozenset({"freeze_tail", "listen_per_padded_unit"})
+UNASKED = "extra_reply_in_padding"
 
 
 def suit(dice: Dice, data: Data, names: Iterable[str]) -> None:
-    """Put into the script what these faults act on, mostly: a reply, one that outlives the clip, sound, text."""
+    """Put into the script what these faults act on, mostly: a reply, one that outlives the clip, sound, text.
+
+    And for a reply that nobody asked for, silence with no reply open: the others are over with the clip.
+    """
     wanted = set(names)
     replies: list[Data] = data["server"]["reply"]
     units = units_of(data)
-    if wanted & (REPLY | TAIL) and not begun(replies, units) and dice.chance(85):
+    if wanted & (REPLY | TAIL | {UNASKED}) and not begun(replies, units) and dice.chance(85):
         replies[:] = [{"starts_at_unit": dice.number(0, units - 1), "units": 2, "text": "A cyclist passed."}]
     there = begun(replies, units)
     if not there or not dice.chance(85):
         return
     if wanted & TAIL:
         last = there[-1]
-        if last["starts_at_unit"] + last["units"] <= units:
+        if last["starts_at_unit"] + last["units"] < units + 2:
             last["units"] = units - last["starts_at_unit"] + dice.number(2, 4)
         del replies[replies.index(last) + 1 :]
+    elif UNASKED in wanted:
+        del replies[replies.index(there[0]) + 1 :]
+        # One that begins with the last unit is not open yet when the first silence comes in.
+        there[0]["units"] = min(there[0]["units"], max(1, units - 1 - there[0]["starts_at_unit"]))
+        there[0].pop("ends", None)
+        if units > 2 and dice.chance(30):
+            data["server"]["decision_ms"] = 1700
     if "freeze_tail" in wanted and data["server"]["profile"] == "input-driven":
         data["server"]["profile"] = "july"  # the other one makes no silence that could be switched off
     if "damaged_audio" in wanted:

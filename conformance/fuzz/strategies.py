@@ -49,7 +49,7 @@ def roll_scenario(
         data["clip"] = clips[0]
     else:
         left = iter(clips)
-        data["samples"] = scripts.samples(dice, count, lambda: next(left), judged=judged)
+        data["samples"] = scripts.samples(dice, count, lambda: next(left), judged=judged, media=media)
     units = [math.ceil(clip["seconds"]) for clip in clips]
     data["server"] = scripts.server(dice, min(units) if judged else max(units), judged=judged)
     of_session = dice.weighted(((14, 0), (46, 1), (26, 2), (14, 3)))

@@ -25,14 +25,12 @@ class ListenPerPaddedUnit(Fault):
     name: ClassVar[str] = Spec.name
 
     def __init__(self, spec: Spec) -> None:
-        self._committed = False
         self._told = 0
 
     def noted(self, output: Received | Unit | Withheld, now_s: float) -> list[Action]:
-        if isinstance(output, Received) and output.name == "input_audio_buffer.commit":
-            self._committed = True
         session = self.session
-        if not self._committed or not isinstance(output, Unit) or output.data["cause"] != "append":
+        # Asked of the session: a fault that the commit itself begins was not there to see it.
+        if not session.input.commits or not isinstance(output, Unit) or output.data["cause"] != "append":
             return []
         if session.response is None:
             return []

@@ -138,3 +138,33 @@ def test_moments_are_moved_and_nothing_else() -> None:
     ]
     assert _moved({**data, "faults": faults[1:]}) is None
     assert _moved({**data, "faults": []}) is None
+
+
+def test_a_beat_that_is_cut_off_in_its_instant_excuses_no_difference_and_asks_for_other_orders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The acks end in the instant of their next round; no deadline is near."""
+    reply = {"starts_at_unit": 0, "units": 1, "text": "A cyclist passed."}
+    data = {
+        **CUT_BESIDE_AN_ACK,
+        "clip": {"seconds": 0.4, "frames": False},
+        "server": {"profile": "input-driven", "reply": [reply]},
+        "client": {"deadlines": {"request_s": 120.0}},
+        "faults": [],
+    }
+    player = CasePlayer(1, tmp_path)
+    right = player.play(data, 1)
+    assert (right.cut_sleeps > 0, right.near_misses, right.open_orders) == (True, 0, 0)
+    assert "session: waited until the last millisecond" not in right.states
+    otherwise = replace(right, summary=Summary((("RTD_Omni/1", "failed"),)))
+    seen = Finding("task-leak", ("R9",), "none", "one")
+    wrong = replace(right, result=replace(right.result, outcome=Outcome.FAIL, findings=(seen,)))
+
+    monkeypatch.setattr(
+        player, "play", lambda data, number, *, ties=None: right if ties is None else otherwise
+    )
+    assert [one.finding.id for one in player.case(1, data).found] == ["depends-on-ties"]
+
+    monkeypatch.setattr(player, "play", lambda data, number, *, ties=None: wrong if ties is None else right)
+    case = player.case(0, data)
+    assert (case.found, case.outcome, case.extra_runs) == ((), Outcome.INDETERMINATE, len(DOUBTS))

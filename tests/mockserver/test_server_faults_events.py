@@ -480,6 +480,15 @@ def test_each_padded_unit_is_told_with_a_listen(serve: Any, bare: Any) -> None:
     assert report.state == "observed"
 
 
+def test_a_commit_that_begins_the_listens_is_one_that_they_come_after(serve: Any, bare: Any) -> None:
+    reply = Reply(starts_at_unit=0, units=4, text="One two three four.")
+    fault = ListenPerPaddedUnit(on=On(received="input_audio_buffer.commit"))
+    client, report, _ = played(serve, bare, fault, talk=padded, reply=reply)
+
+    assert len(of(client, "response.listen")) == 4
+    assert report.state == "observed"
+
+
 def test_with_nothing_open_a_listen_is_the_servers_own(serve: Any, bare: Any) -> None:
     _, report, _ = played(serve, bare, ListenPerPaddedUnit(), talk=padded, reply=None)
 
