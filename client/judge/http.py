@@ -102,7 +102,9 @@ class JudgeHttp:
             raise JudgeTimeout(f"no answer from the judge within {late.seconds:.0f} s") from late
         except (aiohttp.ClientError, OSError) as error:
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            reason = self.masked(str(cause) or type(cause).__name__)
+            # The library's own text for an answer that is no HTTP ends with the whole address.
+            said = cause.message if isinstance(cause, aiohttp.ClientResponseError) else str(cause)
+            reason = self.masked(" ".join(said.split()) or type(cause).__name__)
             raise JudgeAwayError(f"no answer from {self.shown} ({reason})") from None
 
     async def _post(self, body: bytes, request_id: str) -> HttpAnswer:

@@ -313,6 +313,29 @@ def test_a_key_in_the_query_is_sent_and_not_told() -> None:
         run_virtual(main)
 
 
+def test_an_answer_that_is_no_http_is_told_in_one_line_without_the_whole_address() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"what?\r\n\r\n")
+        writer.close()
+
+    async def main() -> str:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1?key=very-secret"
+        try:
+            async with JudgeHttp(JudgeSettings(url, "m"), random.Random(1)) as http:
+                with pytest.raises(JudgeAwayError) as raised:
+                    await http.exchange(b"{}", "1")
+                return str(raised.value)
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    told = run_virtual(main)
+    assert "Bad status line" in told
+    assert (told.count("\n"), "secret" in told) == (0, False)
+
+
 def test_proxies_of_the_environment_are_ignored(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
