@@ -116,7 +116,8 @@ def plain_standing(kind: Kind, content: str | None) -> Standing:
 
     `none` where no such object holds the required fields. Elsewhere (in bare fragments, beside `NaN`, in a thought that
     never ends, inside another object) a client may see no field at all, or others. `none` too where a number stands in
-    quotes in a doubtful form: evaluation.md 16.5 does not say whether "1e0" is one.
+    quotes in a doubtful form: evaluation.md 16.5 does not say whether "1e0" is one; nor which of two values counts that
+    one object has under one name.
     """
     text = _THOUGHT.sub("", content or "")
     if "<think>" in text:
@@ -150,16 +151,24 @@ def _plain_objects(text: str) -> Iterator[Mapping[str, Any]]:
 
 
 class _NoJson(ValueError):
-    """A constant that JSON does not have, such as NaN."""
+    """What JSON does not have, such as NaN, or leaves open, such as a name that stands twice in an object."""
 
 
 def _refuse(constant: str) -> Any:
     raise _NoJson(constant)
 
 
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    for name, value in pairs:
+        if found[name] != value:
+            raise _NoJson(name)
+    return found
+
+
 _LENIENT = json.JSONDecoder()
 """Takes NaN, which then is an invalid verdict."""
-_PLAIN = json.JSONDecoder(parse_constant=_refuse)
+_PLAIN = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unambiguous)
 _MOST_OBJECTS = 400
 """Braces that are tried: enough for any verdict, and cheap for any flood."""
 

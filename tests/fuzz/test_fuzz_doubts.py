@@ -185,6 +185,11 @@ def test_a_number_in_doubtful_quotes_may_be_taken_and_may_be_asked_for_again(quo
     assert plain_standing("chat", '{"success_score": "2e0"}') == "invalid"
 
 
+def test_which_of_two_values_under_one_name_counts_is_left_open() -> None:
+    assert plain_standing("chat", '{"success_score": 0, "success_score": 1}') == "none"
+    assert plain_standing("chat", '{"success_score": 1, "success_score": 1}') == "verdict"
+
+
 def test_a_bare_number_with_a_plus_or_behind_other_digits_is_read_as_the_client_reads_it() -> None:
     assert read_verdict("content", '{"content_score": "+2"', "stop").scores == {"content_score": 2.0}
     doubled = '"content_score": "\N{FULLWIDTH DIGIT ONE}", "content_score": 03'
@@ -204,7 +209,7 @@ def test_the_client_is_not_blamed_for_asking_again_after_a_doubtful_number(tmp_p
         "server": {"reply": [{"starts_at_unit": 0, "units": 1, "text": "A cyclist passed."}]},
         "judge": {
             "mode": "heuristic",
-            "replies": [{"kind": "chat", "text": '{"success_score": "1e0"}'}],
+            "replies": [{"kind": "chat", "text": '{"success_score": "0_1"}'}],
         },
     }
 
