@@ -283,6 +283,10 @@ class Connection:
         line = self.session.told(event) if how is None else escaped(self.session.told(event))
         for _ in range(1 if how is None else how.times):
             self.wire.write_text(payload)
+            if self.wire.limited:
+                self.wire.flush()
+                if self.wire.cut:
+                    return  # a part of it is no event
             self.info.sent[name] += 1
             self._note("sent", name, line)
         if self.faults.runs:

@@ -148,7 +148,17 @@ class WireOut:
     @property
     def ended(self) -> bool:
         """Whether no byte follows any more."""
-        return self.end_asked or self._transport.is_closing()
+        return self.end_asked or self._transport.is_closing() or self.cut
+
+    @property
+    def limited(self) -> bool:
+        """So many bytes pass, and no more."""
+        return any(isinstance(stage.shape, Limit) for stage in self._stages.values())
+
+    @property
+    def cut(self) -> bool:
+        """The limit has been reached; the end comes behind what passed."""
+        return any(stage.closed for stage in self._stages.values())
 
     @property
     def _established(self) -> bool:

@@ -17,6 +17,7 @@ from mockserver.app import MockServer
 from mockserver.faults import FaultReport
 from mockserver.wire_out import RATE_STEP_S
 from scenarios.faults import ErrorEvent, FaultBase, LateSessionClosed, On, StopReading
+from scenarios.faults_session import DuplicateEvent
 from scenarios.faults_transport import (
     BadFrame,
     Bandwidth,
@@ -288,6 +289,25 @@ def test_data_beyond_the_limit_does_not_come(serve: Any, limit_bytes: int) -> No
         assert (report.state, info.ended_by, info.how) == ("observed", "server", "tcp_end")
     else:
         assert report.state == "triggered"
+
+
+@pytest.mark.parametrize("slower", [(), (Latency(latency_s=0.5),)])
+def test_what_a_limit_cuts_off_was_not_sent(serve: Any, bare: Any, slower: tuple[FaultBase, ...]) -> None:
+    limit = LimitData(limit_bytes=9000)
+    client, report, info = played(
+        serve, bare, limit, DuplicateEvent(event="transcript.delta"), *slower, talk=spoken
+    )
+
+    assert client.names[-1] == "response.speak"
+    assert sum(info.sent.values()) == len(client.names)
+    assert report.state == "observed"
+
+
+async def spoken(client: Any) -> None:
+    """One unit, which has a reply."""
+    await client.open()
+    await client.append()
+    await asyncio.sleep(2)
 
 
 def test_a_limit_cuts_a_frame_and_a_client_loses_the_connection(serve: Any, bare: Any) -> None:
