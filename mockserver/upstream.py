@@ -172,6 +172,7 @@ class Upstream:
         self._holds = False
         self._client_closing = False
         self._client_code = 1005
+        self._client_answered = False
         self._close_sent = False
         self._close_seen = False
         self._closed = self._loop.create_future()
@@ -348,6 +349,7 @@ class Upstream:
         self._close_seen = True
         self.relay.seen.close_code = code
         if self._client_closing:
+            self._client_answered = True
             self.connection.answer(CloseReply(code))
         else:
             self.connection.feed([End(1000 if code == 1005 else code, reason, told=True)])
@@ -372,8 +374,8 @@ class Upstream:
             connection.reset()
         elif self._client_closing:
             if (
-                not self._close_seen
-            ):  # it ended for a `session.close` of ours: the client's frame is still unanswered
+                not self._client_answered
+            ):  # it ended for a `session.close` of ours, or a fault withheld its close
                 connection.answer(CloseReply(self._client_code))
             connection.answer(CloseTcp())
         elif not self._close_seen:

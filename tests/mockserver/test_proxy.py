@@ -15,7 +15,17 @@ from conformance.clock import run_virtual
 from mockserver.app import MockServer
 from mockserver.proxy import CANNOT_BE_PROXIED, ProxyServer
 from mockserver.upstream import Behind
-from scenarios.faults import FAULTS, FaultBase, LateSessionClosed, Layer, NeverDone, On, StopReading
+from scenarios.faults import (
+    FAULTS,
+    FaultBase,
+    LateSessionClosed,
+    Layer,
+    NeverDone,
+    NoSessionClosed,
+    NoSessionCreated,
+    On,
+    StopReading,
+)
 from scenarios.model import Reply
 
 REPLY = Reply(starts_at_unit=0, units=2, text="One two.")
@@ -416,6 +426,31 @@ def test_a_client_that_closes_without_closing_its_session_leaves_none_behind(ser
     assert proxy.unconfirmed == []
     assert "session.closed" not in client.names
     assert client.closed.rcvd.code == 1000
+
+
+@pytest.mark.parametrize("profile", ["engine", "july"])
+@pytest.mark.parametrize("fault", [None, NoSessionClosed(), NoSessionCreated()])
+def test_a_client_s_close_frame_is_answered_although_a_fault_withheld_the_server_s(
+    serve: Any, bare: Any, profile: str, fault: FaultBase | None
+) -> None:
+    async def main() -> Any:
+        faults = [] if fault is None else [fault]
+        async with (
+            serve(profile=profile) as server,
+            proxied(server.url, *faults) as proxy,
+            bare(proxy.url) as client,
+        ):
+            await client.open()
+            if fault is not None:
+                await client.send("session.close")
+                await asyncio.sleep(1)
+            await client.socket.close(4321, "mine")
+            await client.ended()
+            return client.closed
+
+    closed = run_virtual(main)
+    assert closed.rcvd is not None
+    assert closed.rcvd.code == (1000 if fault is None and profile == "engine" else 4321)  # its own came first
 
 
 def test_a_client_whose_end_waits_behind_bytes_that_nobody_takes_is_seen_to_have_gone(
