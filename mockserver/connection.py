@@ -290,6 +290,7 @@ class Connection:
             self.info.sent[name] += 1
             self._note("sent", name, line)
         if self.faults.runs:
+            self._outbox.prove()
             self._outbox.in_front(self.faults.sent(name, self._loop.time()))
 
     def send_bytes(self, action: Text | Raw) -> None:

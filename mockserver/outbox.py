@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mockserver.faults import FaultRun
-from mockserver.faults.actions import IN_ORDER, Action, Wait
+from mockserver.faults.actions import IN_ORDER, Action, Observed, Wait
 from mockserver.faults.mechanism import Step
 
 WITHHELD_FOR_S = 1.0
@@ -50,6 +50,11 @@ class Outbox:
     def in_front(self, steps: Sequence[Step]) -> None:
         """These come next."""
         self.steps.extendleft(reversed(steps))
+
+    def prove(self) -> None:
+        """An event has just gone out: what that proves is known before it sets anything else off."""
+        while self.steps and isinstance(self.steps[0][1], Observed):
+            self._do(*self.steps.popleft())
 
     def work_off(self) -> None:
         """Do all that nobody keeps back."""

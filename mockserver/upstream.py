@@ -34,7 +34,6 @@ ENDED_WITHIN_S = 1.0
 
 LOOK_EVERY_S = 0.97
 """How often a client that is kept from being heard is looked after; off the beat of everything else."""
-
 Direction = Literal["client->server", "server->client"]
 
 

@@ -20,7 +20,7 @@ from scenarios.faults import (
     StopReading,
 )
 from scenarios.faults_response import DamagedAudio, Status
-from scenarios.faults_session import DropEvent, DuplicateEvent, LateSessionCreated, Reorder
+from scenarios.faults_session import DropEvent, DuplicateEvent, LateSessionCreated, Reorder, SessionExpired
 from scenarios.faults_transport import CloseCode, SlowClose
 from scenarios.model import Reply
 
@@ -92,6 +92,15 @@ def test_no_event_is_changed_behind_a_close_frame(serve: Any, bare: Any) -> None
     assert client.names[-1] == "response.created"
     assert states(reports)[:1] + states(reports)[3:] == ["observed", "observed"]
     assert states(reports)[1:3] == ["triggered", "triggered"]
+
+
+@pytest.mark.parametrize("end", [SessionExpired, CloseCode, ResetPeer])
+def test_an_event_that_sets_off_the_end_has_proven_what_was_done_to_it(
+    serve: Any, bare: Any, end: type[FaultBase]
+) -> None:
+    _, reports = together(serve, bare, DamagedAudio(kind="empty"), end(on=On(sent="audio.delta")))
+
+    assert states(reports) == ["observed", "observed"]
 
 
 @pytest.mark.parametrize(
