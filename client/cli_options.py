@@ -328,8 +328,11 @@ def listed(values: list[str] | None) -> list[str]:
 
 
 def complain(line: str) -> None:
-    """Tell on stderr."""
-    typer.echo(line, err=True)
+    """Tell on stderr. A reader that goes away in the middle of a run costs nothing: files and exit code tell too."""
+    try:
+        typer.echo(line, err=True)
+    except OSError:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open
 
 
 def hear_logs() -> None:

@@ -24,6 +24,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from client.cli import app
+from client.cli_options import complain
 from client.progress import Estimate, PlainProgress, TerminalProgress, ending, in_short, minutes, summary_rows
 from client.run_result import RunResult, SampleRecord
 from conformance.clock import run_virtual
@@ -391,6 +392,19 @@ def test_plain_progress_has_one_line_a_step() -> None:
         "[1/2] RTD_OCR/1 started",
         "[1/2] RTD_OCR/1 published in 39.5 s, retried 1 time (elapsed 0:40, about 0:40 left)",
     ]
+
+
+def test_progress_that_nobody_reads_any_more_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setattr(sys, "stderr", os.fdopen(writer, "w", buffering=1))
+    os.close(reader)
+
+    progress = PlainProgress(2, complain)
+    for _ in range(3):
+        progress._write("a line")
+
+    assert sys.stderr.name == os.devnull
+    sys.stderr.close()
 
 
 def test_the_bar_shows_samples_in_work_and_keeps_failures_above_it() -> None:
