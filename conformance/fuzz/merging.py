@@ -25,7 +25,6 @@ class Merged:
     folders: dict[int, Path] = field(default_factory=dict)
     """By number of the shard."""
     cases: int = 0
-    cpu_s: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     findings: dict[str, ToldFinding] = field(default_factory=dict)
@@ -97,7 +96,6 @@ def _same_campaign(told: Told, folder: Path, first: Told, first_folder: Path) ->
 
 def _take(merged: Merged, told: Told, folder: Path) -> None:
     merged.cases += told.cases
-    merged.cpu_s += told.cpu_s
     merged.outcomes.update(told.outcomes)
     merged.states.update(told.states)
     if told.interrupted or (told.share is not None and told.cases < told.share):

@@ -62,7 +62,6 @@ class Told(_Part):
     kinds: Kinds
     versions: str
     cases: Count
-    cpu_s: Amount
     interrupted: bool
     """Also while it goes on, and for good when its process was killed."""
     outcomes: dict[str, Count]
@@ -80,7 +79,7 @@ class Told(_Part):
     @property
     def share(self) -> int | None:
         """How many cases this shard was to play; None: until its time was over."""
-        if self.planned.cases is None or self.planned.for_s is not None:
+        if self.planned.cases is None:
             return None
         return len(range(self.shard[0] - 1, self.planned.cases, self.shard[1]))
 
@@ -141,11 +140,12 @@ def read_summary(folder: Path) -> Told:
     try:
         with file.open("rb") as source:
             raw = source.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise ConfigurationError(f"{file}: more than {MAX_BYTES} bytes")
-        told = json.loads(raw)
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror or error}") from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigurationError(f"{file}: more than {MAX_BYTES} bytes")
+    try:
+        told = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from None
     if not isinstance(told, dict) or told.get("format") != FORMAT:

@@ -21,7 +21,7 @@ from conformance.defects.all import ALL_DEFECTS
 from conformance.defects.rewrite import Rewrite, applied
 from conformance.fuzz import campaign as campaigns
 from conformance.fuzz.campaign import BLOCK, Group, Plan, Tally, run_campaign
-from conformance.fuzz.case import BlockResult, CasePlayer, CaseResult, Found
+from conformance.fuzz.case import Block, BlockResult, CasePlayer, CaseResult, Found
 from conformance.fuzz.drawing import Kinds
 from conformance.fuzz.files import text_of, write
 from conformance.fuzz.replaying import FILL_IN
@@ -66,6 +66,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
         code, said = run(*FUZZ, "--save", str(folder))
     assert code == 1, said
     assert re.search(r"wire-violation-[0-9a-f]{6}  R39  \d+ time\(s\), first in case \d+", said)
+    assert f"  replay     conformance replay {finding_of(folder)}\n" in said
     return folder
 
 
@@ -125,6 +126,7 @@ def test_what_is_told_to_see_a_finding_again_shows_it(monkeypatch: pytest.Monkey
     assert code == 1, said
     again = re.search(r"^  again      conformance (fuzz .*) --save DIR$", said, re.MULTILINE)
     assert again is not None, said
+    assert again[1] == "fuzz --seed 4 --server --case 0"
 
     code, said = run(*again[1].split())
 
@@ -289,6 +291,44 @@ def test_an_older_campaign_in_the_folder_is_told_and_its_findings_stay(tmp_path:
     assert (now["seed"], now["interrupted"], now["cases"]) == (3, False, 1)
 
 
+def test_the_case_that_is_asked_for_is_played_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[Block] = []
+    found = Found(Finding("task-leak", ("R9",), "none", "one"), 7, 11, PLAIN)
+
+    def finds(block: Block) -> BlockResult:
+        played.append(block)
+        return BlockResult((CaseResult(11, Outcome.FAIL, (found,), frozenset(), 1.0, 0),), 0.1)
+
+    monkeypatch.setattr(campaigns, "play_block", finds)
+    monkeypatch.setattr(campaigns, "shrink", lambda found, player: found)
+
+    code, said = run("fuzz", "--seed", "7", "--case", "11", "--no-judge")
+
+    assert code == 1
+    assert played == [Block(7, (11,), Kinds(judge=False))]
+    assert "  again      conformance fuzz --seed 7 --no-judge --case 11 --save DIR\n" in said
+
+
+def test_a_folder_is_tried_before_anything_is_played_and_tells_of_a_campaign_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "campaign.json").write_text("{}")
+    seen: list[Any] = []
+
+    def looks(block: Block) -> BlockResult:
+        seen.append(json.loads((tmp_path / "campaign.json").read_text()))
+        return BlockResult((), 0.1)
+
+    monkeypatch.setattr(campaigns, "play_block", looks)
+
+    for option in (("--save", "/proc/nothing"), ("--json", "/proc/nothing/told.json")):
+        assert run("fuzz", "--cases", "1", "--jobs", "1", *option)[0] == 2
+        assert seen == []
+    code, said = run("fuzz", "--cases", "1", "--jobs", "1", "--save", str(tmp_path))
+    assert (code, seen[0]["interrupted"], seen[0]["planned"]["cases"]) == (0, True, 1)
+    assert said.startswith(f"note: {tmp_path} holds an older campaign: its 0 finding(s) stay, ")
+
+
 def test_what_cannot_be_written_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Found(Finding("task-leak", ("R9",), "none", "one"), 1, 0, PLAIN)
     case = CaseResult(0, Outcome.FAIL, (found,), frozenset(), 1.0, 0)
@@ -303,7 +343,7 @@ def test_what_cannot_be_written_is_no_finding(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from conformance.fuzz.case import Block, Found
+    from conformance.fuzz.case import Found
     from conformance.outcome import Finding
 
     data = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +60,82 @@ def test_a_shard_that_was_interrupted_or_played_too_little_is_told(two: list[str
 
     assert code == 1
     assert "unfinished shard(s): 1/2 (interrupted after 2 of 3 cases), 2/2 (1 of 3 cases)\n" in said
+
+
+def test_a_shard_that_was_interrupted_behind_its_last_case_is_told_and_so_is_one_without_a_share(
+    tmp_path: Path,
+) -> None:
+    for plan, words in (
+        (replace(PLAN, shard=(1, 1), cases=3), "1/1 (interrupted after 3 of 3 cases)"),
+        (replace(PLAN, shard=(1, 1), cases=None, for_s=60.0), "1/1 (interrupted after 3 cases)"),
+    ):
+        code, said = merged(shard(tmp_path, plan, interrupted=True))
+        assert (code, f"unfinished shard(s): {words}\n" in said) == (1, True), said
+
+
+def test_of_an_odd_number_of_cases_the_later_shard_has_the_smaller_share(tmp_path: Path) -> None:
+    plan = replace(PLAN, cases=7)
+    folders = [
+        shard(tmp_path / str(k), replace(plan, shard=(k, 2)), cases=cases) for k, cases in ((1, 4), (2, 3))
+    ]
+
+    assert merged(*folders)[0] == 0
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_several_shards_have_is_told_from_its_lowest_case_and_added_up(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    folders = [tmp_path / "1", tmp_path / "2"]
+    for k, (folder, first_case, count) in enumerate(zip(folders, (4, 3), (2, 5), strict=True), 1):
+        seen = replace(LEAK, finding=replace(LEAK.finding, actual=f"one in shard {k}"))
+        group = Group(seen, first_case=first_case, count=count)
+        states = Counter({"row 1": k, "close lost": 1})
+        tally = Tally(cases=3, outcomes=Counter({"pass": k}), states=states, groups={LEAK.key: group})
+        write_summary(replace(PLAN, shard=(k, 2)), tally, folder)
+        (folder / f"{LEAK.key}.yaml").write_text(f"of shard {k}")
+        (folder / f"{LEAK.key}.trace.ndjson").write_text(f"trace of shard {k}")
+
+    code, said = merged(*[str(folders[k]) for k in order], "--save", str(folders[1]), "--states")
+
+    assert code == 1
+    assert f"{LEAK.key}  R9  7 time(s), first in case 3\n  actual     one in shard 2\n" in said
+    assert f"  replay     conformance replay {folders[1] / LEAK.key}.yaml\n" in said
+    assert re.search(r"^row 1 \(clean\) +3$", said, re.MULTILINE)
+    assert "6 cases (3 pass)\n" in said
+    assert merged(*[str(folders[k]) for k in order], "--save", str(tmp_path / "all"))[0] == 1
+    for folder in (folders[1], tmp_path / "all"):
+        assert (folder / f"{LEAK.key}.yaml").read_text() == "of shard 2"
+        assert (folder / f"{LEAK.key}.trace.ndjson").read_text() == "trace of shard 2"
+
+
+def test_an_error_of_the_harness_in_a_shard_ends_the_merge_with_its_code(tmp_path: Path) -> None:
+    broken = replace(LEAK, finding=replace(LEAK.finding, id="harness-error"))
+    tally = Tally(cases=6, groups={broken.key: Group(broken, first_case=2)})
+    write_summary(replace(PLAN, shard=(1, 1)), tally, tmp_path)
+
+    assert merged(str(tmp_path))[0] == 3
+
+
+def test_a_summary_is_replaced_and_never_seen_half(tmp_path: Path) -> None:
+    """Who has the older one open reads on in it."""
+    file = Path(shard(tmp_path, PLAN, cases=1)) / "campaign.json"
+    older = file.read_text()
+    os.link(file, tmp_path / "open")
+
+    shard(tmp_path, PLAN, cases=2)
+
+    assert (tmp_path / "open").read_text() == older
+    assert json.loads(file.read_text())["cases"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["campaign.json", "open"]
+
+
+def test_a_summary_beyond_all_bounds_is_not_read(two: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary, "MAX_BYTES", 100)
+
+    code, said = merged(*two)
+
+    assert (code, said) == (2, f"conformance: {two[0]}/campaign.json: more than 100 bytes\n")
 
 
 def test_a_shard_that_nobody_brought_is_told_and_a_million_of_them_in_a_line(tmp_path: Path) -> None:
