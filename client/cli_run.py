@@ -233,6 +233,11 @@ class WholeRun:
                     judged, ended_by = self.evaluate(folder, store)
                 except (EvaluationError, RunError, OSError) as error:
                     result.accuracy = {"status": "failed", "error": str(error)}
+                except Exception as error:
+                    # A bug of ours: it surfaces, and what it cost stands in the result (evaluation.md 19).
+                    result.accuracy = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+                    result.write(folder)
+                    raise
             return self.tell(folder, result, judged, ended_by)
 
     def check(self, root: Path) -> None:

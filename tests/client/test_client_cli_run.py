@@ -269,6 +269,24 @@ def test_a_sample_without_a_score_fails_the_run_unless_nothing_is_guarded(
     assert ("failed: 0 of 1 samples were scored" in done.stderr) == (code == 1)
 
 
+def test_a_bug_in_judging_surfaces_and_stands_in_the_run_result(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> None:
+        raise ZeroDivisionError("a bug")
+
+    desk.answers("1", "2")
+    monkeypatch.setattr("client.cli_run.judge_all", broken)
+
+    done = desk.run(resume="last")
+
+    assert isinstance(done.exception, ZeroDivisionError)
+    assert desk.told()["omni_duplex_eval"]["accuracy"] == {
+        "status": "failed",
+        "error": "ZeroDivisionError: a bug",
+    }
+
+
 def test_scores_of_another_judge_end_a_resumed_run_before_a_session_is_spent(desk: Desk) -> None:
     desk.answers("1")
 
