@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -147,6 +148,7 @@ def _campaign(plan: Plan, save: Path | None, json: Path | None, *, states: bool)
     from conformance.fuzz.telling import Progress, finished_lines, older_lines
     from conformance.options import RunOptions
     from conformance.pool import interrupted_by_sigterm
+    from conformance.report.publish import deliver, publish
     from conformance.session import check_clock, check_outputs
 
     check_clock(RunOptions())
@@ -158,8 +160,8 @@ def _campaign(plan: Plan, save: Path | None, json: Path | None, *, states: bool)
     with interrupted_by_sigterm():
         tally = run_campaign(plan, save=save, on_block=Progress(out, plan.kinds).on_block)
     told = orjson.dumps(summary(plan, tally), option=orjson.OPT_INDENT_2) + b"\n"
-    if json is not None and not to_stdout:
-        json.write_bytes(told)
+    reports = [] if json is None or to_stdout else [(json, partial(publish, content=told))]
+    undelivered = deliver(reports)
     try:
         print("\n".join(finished_lines(plan, tally, save, states=states)), file=out, flush=True)
         if to_stdout:
@@ -171,6 +173,7 @@ def _campaign(plan: Plan, save: Path | None, json: Path | None, *, states: bool)
     code = Exit.FAILED if tally.groups else Exit.PASSED
     if tally.harness_errors:
         code = Exit.HARNESS
+    code = max(code, undelivered)
     return max(code, Exit.INTERRUPTED) if tally.interrupted else code
 
 

@@ -182,20 +182,23 @@ def run(
     table: cli_live.Table = None,
 ) -> None:
     """Run scenarios against a target and judge the client."""
-    from conformance.clients.choice import clock_of, jobs_for, network_of, parse_client, showing
+    from conformance.clients import choice
     from conformance.clients.program import program_environment
     from conformance.options import ConfigurationError, RunOptions
     from conformance.session import execute
     from scenarios import ScenarioError
 
     try:
-        chosen = showing(parse_client(client), None if client_shows is None else client_shows.value)
+        chosen = choice.showing(
+            choice.parse_client(client), None if client_shows is None else client_shows.value
+        )
+        choice.refuse_unheard(chosen, client_deadline, client_env or ())
         options = RunOptions(
-            clock=clock_of(chosen, None if clock is None else clock.value),
+            clock=choice.clock_of(chosen, None if clock is None else clock.value),
             client=chosen,
             client_deadline_s=client_deadline,
             client_env=program_environment(os.environ, tuple(client_env or ())),
-            network=network_of(chosen, network.value),
+            network=choice.network_of(chosen, network.value),
             model=model,
             seed=seed,
             out=out,
@@ -226,7 +229,7 @@ def run(
             tag or [],
             options,
             target=target.value,
-            processes=jobs or jobs_for(chosen),
+            processes=jobs or choice.jobs_for(chosen),
             json_path=json,
             junit_path=junit,
             probes_path=probes,

@@ -48,7 +48,8 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> ScenarioResult:
     """Run one scenario and judge it.
 
     Returns: the result; an error of the harness itself is an outcome, never an exception.
-    Raises ConfigurationError: the scenario needs something that was not given (a dataset folder).
+    Raises ConfigurationError: the scenario needs something that was not given (a dataset folder), or its trace cannot
+        be written.
     """
     started = time.perf_counter()
     if scenario.probe is not None:

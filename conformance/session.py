@@ -10,7 +10,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -278,20 +278,32 @@ def execute(
     told = complaints(plan.excuses, report.results, plan.today, str(expected_failures))
     report = replace(report, complaints=told)
     console.run_finished(report)
-    if json_path is not None:
-        from conformance.report import json_report
+    from conformance.report import json_report
 
-        if to_stdout:
-            print(json_report.dumps(report))
-        else:
-            json_report.write(report, json_path)
-    if junit_path is not None:
-        from conformance.report import junit
-
-        junit.write(report, junit_path, texts)
-    if probes_path is not None:
-        from conformance.probing import table
-
-        table.write(probes_path, [table.target_of(report.target, report.results)])
-    code = exit_of(report.results, report.complaints)
+    undelivered = _deliver(report, None if to_stdout else json_path, junit_path, probes_path, texts)
+    if to_stdout:
+        print(json_report.dumps(report))
+    code = max(undelivered, exit_of(report.results, report.complaints))
     return max(code, Exit.INTERRUPTED) if report.interrupted else code
+
+
+def _deliver(
+    report: RunReport,
+    json_path: Path | None,
+    junit_path: Path | None,
+    probes_path: Path | None,
+    texts: Mapping[str, str],
+) -> Exit:
+    from conformance.probing import table
+    from conformance.report import json_report, junit
+    from conformance.report.publish import deliver
+
+    def write_probes(path: Path) -> None:
+        table.write(path, [table.target_of(report.target, report.results)])
+
+    reports: list[tuple[Path | None, Callable[[Path], None]]] = [
+        (json_path, partial(json_report.write, report)),
+        (junit_path, partial(junit.write, report, requirements=texts)),
+        (probes_path, write_probes),
+    ]
+    return deliver((path, write) for path, write in reports if path is not None)

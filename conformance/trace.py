@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from conformance.errors import ConfigurationError
+
 UNSTABLE_KEYS = frozenset(
     {
         "port",
@@ -129,12 +131,15 @@ def last_of_both_sides(recorder: Recorder, count: int = 10) -> tuple[str, ...]:
 
 
 def write_ndjson(path: Path, records: Iterable[Record]) -> None:
-    """Write a trace, one JSON object a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        for record in records:
-            file.write(orjson.dumps(record.to_json(), default=str))
-            file.write(b"\n")
+    """Write a trace, one JSON object a line. Raises ConfigurationError: it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            for record in records:
+                file.write(orjson.dumps(record.to_json(), default=str))
+                file.write(b"\n")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def comparable(records: Iterable[Record]) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -164,6 +165,23 @@ def clock_of(choice: ClientChoice, asked: Literal["virtual", "real"] | None) -> 
 def jobs_for(choice: ClientChoice) -> int:
     """Scenarios at once where nothing is asked for."""
     return JOBS_IN_REAL_TIME if choice.kind == "command" else os.cpu_count() or 1
+
+
+def refuse_unheard(choice: ClientChoice, deadline_s: float | None, variables: Sequence[str]) -> None:
+    """Raises ConfigurationError: an option that this client does not hear, or a variable that is not set."""
+    if deadline_s is not None and not choice.outside:
+        raise ConfigurationError(
+            f"--client-deadline {deadline_s:g}: the builtin client has deadlines of its own; "
+            "it is for clients of others"
+        )
+    for name in variables:
+        if choice.kind != "command":
+            raise ConfigurationError(
+                f"--client-env {name}: {choice.kind} runs in this process and has its environment; "
+                "it is for a command"
+            )
+        if name not in os.environ:
+            raise ConfigurationError(f"--client-env {name}: the variable is not set; export {name}=…")
 
 
 def network_of(choice: ClientChoice, asked: str) -> Literal["own", "shared"]:

@@ -7,7 +7,7 @@ import datetime
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from conformance.live.slots import IN_A_ROW, SLOT_WAIT_S, Patience
 from conformance.options import RunOptions
 from conformance.outcome import Outcome, RunReport, ScenarioResult
 from conformance.report import json_report, junit
-from conformance.report.publish import publish
+from conformance.report.publish import deliver, publish
 from conformance.requirements import requirement_texts
 from conformance.session import check_outputs, choose, environment
 from conformance.targets.live import CutShort, LiveTarget, abilities, beyond_reach, fitted
@@ -72,6 +72,8 @@ def execute_live(
     sources: dict[str, Path] = {}
     scenarios, skipped = choose(patterns, tags, options, sources)
     check_outputs(options.out, outputs.files)
+    if plan.target.record is not None:
+        check_outputs(plan.target.record, [])
     to_stdout = str(outputs.json) == "-"
     stream = sys.stderr if to_stdout else sys.stdout
     began = _now()
@@ -96,11 +98,11 @@ def execute_live(
     run.play()
     after = asyncio.run(metrics(target.server))
     report = run.report(skipped, flight, began, {"before": before, "after": after})
-    _write(report, outputs)
+    undelivered = _write(report, outputs)
     _print(stream, telling.lines(report, requirement_texts()))
     if to_stdout:
         print(json_report.dumps(report))
-    return _exit(report)
+    return max(undelivered, _exit(report))
 
 
 def _exit(report: RunReport) -> Exit:
@@ -311,10 +313,13 @@ def _lost(scenario: Scenario, reason: str) -> ScenarioResult:
     return _unplayed(scenario, Outcome.HARNESS_ERROR, reason)
 
 
-def _write(report: RunReport, outputs: Outputs) -> None:
-    if outputs.json is not None and str(outputs.json) != "-":
-        json_report.write(report, outputs.json)
-    if outputs.junit is not None:
-        junit.write(report, outputs.junit, requirement_texts())
-    if outputs.table is not None:
-        publish(outputs.table, telling.pull_request_table(report).encode("utf-8"))
+def _write(report: RunReport, outputs: Outputs) -> Exit:
+    def table(path: Path) -> None:
+        publish(path, telling.pull_request_table(report).encode("utf-8"))
+
+    reports: list[tuple[Path | None, Callable[[Path], None]]] = [
+        (outputs.json if str(outputs.json) != "-" else None, partial(json_report.write, report)),
+        (outputs.junit, partial(junit.write, report, requirements=requirement_texts())),
+        (outputs.table, table),
+    ]
+    return deliver((path, write) for path, write in reports if path is not None)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from conformance.exits import Exit
 
 
 def publish(path: Path, content: bytes) -> None:
@@ -29,3 +33,20 @@ def publish(path: Path, content: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def deliver(reports: Iterable[tuple[Path, Callable[[Path], None]]]) -> Exit:
+    """Write the reports of a run that has been played: what cannot be written is told, the others are written.
+
+    Args:
+        reports: each file with what writes it.
+    Returns: the exit code that this asks for.
+    """
+    code = Exit.PASSED
+    for path, write in reports:
+        try:
+            write(path)
+        except OSError as error:
+            sys.stderr.write(f"conformance: {path}: cannot be written: {error.strerror or error}\n")
+            code = Exit.USAGE
+    return code

@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import client
 from conformance.clients.choice import BUILTIN, ClientChoice, clock_of, jobs_for, parse_client
 from conformance.clients.python_module import find_module, load_entry
+from conformance.commands import app
 from conformance.errors import ConfigurationError
 
 
@@ -69,6 +71,24 @@ def test_a_program_runs_on_the_real_clock_and_several_at_once() -> None:
     assert jobs_for(program) == 8
     with pytest.raises(ConfigurationError, match="a program keeps its own time"):
         clock_of(program, "virtual")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--client-deadline", "5"], "--client-deadline 5: the builtin client has deadlines of its own"),
+        (["--client-env", "HOME"], "--client-env HOME: builtin runs in this process"),
+        (
+            ["--client", "command:true", "--client-env", "NO_SUCH_VARIABLE"],
+            "--client-env NO_SUCH_VARIABLE: the variable is not set",
+        ),
+    ],
+)
+def test_an_option_that_a_client_does_not_hear_is_refused(arguments: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["run", "close/ignored", *arguments])
+
+    assert result.exit_code == 2
+    assert result.output.startswith(f"conformance: {told}")
 
 
 def test_packages_of_a_lab_that_are_named_as_ours_are_its_own(tmp_path: Path) -> None:

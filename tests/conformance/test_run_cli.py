@@ -23,6 +23,8 @@ from websockets.sync.client import ClientConnection, connect
 from conformance.cli import main
 from conformance.commands import app
 from conformance.listing import show_lines
+from conformance.options import ConfigurationError
+from conformance.trace import Record, write_ndjson
 from scenarios import load_catalogue
 from scenarios.loader import build_scenarios
 from scenarios.source import parse_source
@@ -125,6 +127,20 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
     assert str(tmp_path) in result.stderr
     assert result.stdout == ""
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_report_that_cannot_be_written_is_named_and_the_others_are_written(
+    cli: CliRunner, tmp_path: Path
+) -> None:
+    for full, written in (("--json", "--junit"), ("--junit", "--json")):
+        kept = tmp_path / f"kept{written}"
+        result = cli.invoke(app, ["run", CLEAN, "--jobs", "1", full, "/dev/full", written, str(kept)])
+
+        assert result.exit_code == 2
+        assert result.stderr == "conformance: /dev/full: cannot be written: No space left on device\n"
+        assert kept.stat().st_size > 500
+    with pytest.raises(ConfigurationError, match="/dev/full: cannot be written"):
+        write_ndjson(Path("/dev/full"), [Record(0.0, "s", 1, "client", "sent", {})])
 
 
 def test_a_full_standard_output_is_one_message() -> None:
