@@ -141,6 +141,8 @@ class Evaluation:
         self.result = EvaluationResult(settings)
         self._records: list[JudgedRecord | None] = [None] * len(subjects)
         self._answers: dict[int, Answer] = {}
+        self._stale: list[Subject] = []
+        """Samples whose score, should there be one, is of no answer."""
 
     async def run(self) -> EvaluationResult:
         """Judge every sample that has an answer and no score yet.
@@ -151,6 +153,7 @@ class Evaluation:
         """
         with locked(self.settings.score_root):
             self.take_stock()
+            self._drop_stale()
             try:
                 async with JudgeHttp(self.settings.judge, random.Random(self.settings.seed)) as http:
                     await self._work(http)
@@ -167,6 +170,7 @@ class Evaluation:
             except NoScoreError as error:
                 raise EvaluationError(str(error)) from error
             except AnswerError as error:
+                self._stale.append(subject)
                 self._end(index, JudgedRecord(subject.split, subject.id, "failed", str(error)))
                 continue
             except OSError as error:
@@ -174,6 +178,9 @@ class Evaluation:
                 self._end(index, JudgedRecord(subject.split, subject.id, "failed", str(error)))
                 continue
             if answer is None:
+                # Metadata alone is what a failed new run leaves; without it this may be the wrong response root.
+                if artifacts.metadata_path(self.settings.response_root, subject.split, subject.id).is_file():
+                    self._stale.append(subject)
                 self._end(index, JudgedRecord(subject.split, subject.id, "skipped", "no answer"))
                 continue
             self._check_clock(subject, answer)
@@ -181,6 +188,17 @@ class Evaluation:
                 self._end(index, JudgedRecord(subject.split, subject.id, "judged_before", score=score))
             else:
                 self._answers[index] = answer
+
+    def _drop_stale(self) -> None:
+        """Take scores away whose answer is gone: they would stand in the means of `summarize`."""
+        for subject in self._stale:
+            path = score_path(self.settings.score_root, subject.split, subject.id)
+            try:
+                if path.exists():
+                    log.warning("%s: its score is of an answer that is gone, and is taken away", subject.name)
+                    path.unlink()
+            except OSError as error:
+                self.result.artifact_errors.append(f"{subject.name}: {error}")
 
     def _check_clock(self, subject: Subject, answer: Answer) -> None:
         if answer.clock != "media" and not self.settings.allow_invalid_clock:

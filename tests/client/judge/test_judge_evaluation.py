@@ -261,6 +261,20 @@ def test_the_score_of_another_answer_does_not_count(folder: Folder) -> None:
     assert [r.outcome for r in folder.judge([folder.subject("1")]).records] == ["scored"]
 
 
+@pytest.mark.parametrize(("failed_again", "kept"), [(True, False), (False, True)])
+def test_a_score_does_not_outlive_its_answer(folder: Folder, failed_again: bool, kept: bool) -> None:
+    folder.answer("RTD_Omni", "1")
+    folder.judge([folder.subject("1")])
+    (folder.root / "RTD_Omni" / "1.json").unlink()
+    if not failed_again:  # a folder in which the sample was never run
+        (folder.root / "RTD_Omni" / "1.meta.json").unlink()
+
+    result = folder.judge([folder.subject("1")])
+
+    assert [record.outcome for record in result.records] == ["skipped"]
+    assert score_path(folder.scores, "RTD_Omni", "1").exists() == kept
+
+
 def test_a_score_that_is_judged_again_does_not_outlive_a_failure(folder: Folder) -> None:
     folder.answer("PR_correction", "1")
     folder.judge([folder.subject("1", "pr")])
