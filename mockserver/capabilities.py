@@ -26,7 +26,7 @@ SERVER_OWNED = frozenset(
     }
 )
 """Keys of `extra_body` that a client must not send (protocol.md 4.3)."""
-OVERLAP_POLICIES = frozenset({"listen_only", "barge_in_on_speech", "auto"})
+OVERLAP_POLICIES = frozenset({"listen_only", "barge_in_on_speech"})
 
 _TRUE = (
     "supports_session_adapter",
@@ -124,6 +124,9 @@ class Config:
     """`input`, where the dialect has the input clock and the client asked for it (6.7)."""
     silence_off: bool
     """The client switched the server's own silence off (4.3, C)."""
+    overlap_policy: str
+    voice: Any
+    speed: Any
 
     @property
     def decides(self) -> bool:
@@ -182,6 +185,8 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
     if clock not in (None, "input"):
         raise Refusal("input_clock_unsupported", 'clock must be "input"', section="6.7", fatal=True)
     named = session.get("session_id") or session.get("id")
+    policy = extra.get("overlap_policy", session.get("overlap_policy"))
+    policies = OVERLAP_POLICIES | ({"auto"} if dialect.letter == "J" else frozenset())
     model = session.get("model")
     return Config(
         raw=session,
@@ -208,6 +213,9 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
         extra=extra,
         clock=clock,
         silence_off=dialect.input_clock and extra.get("silence_continuation") is False,
+        overlap_policy=policy if isinstance(policy, str) and policy in policies else "listen_only",
+        voice=given(session.get("voice"), audio_out.get("voice")),
+        speed=given(session.get("speed"), audio_out.get("speed")),
     )
 
 
@@ -247,8 +255,11 @@ def session_object(config: Config, state: Event, told_capabilities: Event) -> Ev
     Args:
         state: `id`, `epoch`, `turn_id`, `playback` and the like, which change while the session lives.
     """
-    raw = config.raw
-    policy = raw.get("overlap_policy")
+    raw, extra = config.raw, config.extra
+
+    def overlap_ms(name: str, default: float) -> int:
+        return int(_number(extra, name, _number(raw, name, default)))
+
     told: Event = {
         "id": state["id"],
         "state": "open",
@@ -256,15 +267,15 @@ def session_object(config: Config, state: Event, told_capabilities: Event) -> Ev
         "model": config.model,
         "modalities": config.modalities,
         "instructions": raw.get("instructions"),
-        "voice": raw.get("voice"),
+        "voice": config.voice,
         "response_format": "pcm",
         "temperature": raw.get("temperature"),
         "max_tokens": raw.get("max_tokens"),
-        "speed": raw.get("speed"),
+        "speed": config.speed,
         "idle_timeout_s": config.idle_timeout_s,
-        "overlap_policy": policy if policy in OVERLAP_POLICIES else "listen_only",
-        "overlap_short_ack_ms": int(_number(raw, "overlap_short_ack_ms", 700)),
-        "overlap_barge_in_ms": int(_number(raw, "overlap_barge_in_ms", 1200)),
+        "overlap_policy": config.overlap_policy,
+        "overlap_short_ack_ms": overlap_ms("overlap_short_ack_ms", 700),
+        "overlap_barge_in_ms": overlap_ms("overlap_barge_in_ms", 1200),
         "overlap_silence_rms": config.silence_rms,
         "playback_commit_policy": "ack_only",
         "playback": state["playback"],
@@ -282,8 +293,8 @@ def session_object(config: Config, state: Event, told_capabilities: Event) -> Ev
             },
             "output": {"format": {"type": "audio/pcm"}},
         },
-        "input_audio_transcription": None,
-        "tracing": None,
+        "input_audio_transcription": raw.get("input_audio_transcription"),
+        "tracing": raw.get("tracing"),
     }
     for key, value in raw.items():
         # a `session.update` without a `session` object is its own session object: its envelope is not echoed

@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import WebSocketError, WSCloseCode, WSMessage, web
+from aiohttp import WebSocketError, WSCloseCode, WSMessage, hdrs, web
 from aiohttp._websocket.reader import WebSocketDataQueue, WebSocketReader
 from aiohttp.streams import EofStream
 
 from mockserver.wire import MAX_FRAME_BYTES
 
+_TOO_LARGE_BYTES = MAX_FRAME_BYTES + 1
+"""aiohttp refuses a frame of as many bytes as it is told (protocol.md 1.3: larger than 16 MiB)."""
 _LIMIT_BYTES = 2**16
 """Of aiohttp's queue, which stays empty here."""
 CROWD = 256
@@ -108,15 +110,24 @@ class Upgraded(web.WebSocketResponse):
     reader: WebSocketReader
 
     def __init__(self) -> None:
-        super().__init__(max_msg_size=MAX_FRAME_BYTES, compress=False, decode_text=False)
+        super().__init__(max_msg_size=_TOO_LARGE_BYTES, compress=False, decode_text=False)
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Nothing: who served the connection has ended it; aiohttp would try to write a close frame, and fail."""
+
+    def _handshake(self, request: web.BaseRequest) -> Any:
+        """Without the subprotocols, none of which is selected (protocol.md 1.2): aiohttp tells them on its log, and
+        clients of browsers put their key there."""
+        if hdrs.SEC_WEBSOCKET_PROTOCOL in request.headers:
+            headers = request.headers.copy()
+            headers.popall(hdrs.SEC_WEBSOCKET_PROTOCOL)
+            request = request.clone(headers=headers)
+        return super()._handshake(request)
 
     def _post_start(self, request: web.BaseRequest, protocol: str | None, writer: Any) -> None:
         """As in aiohttp, but for the queue."""
         self._ws_protocol, self._writer = protocol, writer
         self._reader = self.incoming = Incoming(request.protocol, asyncio.get_running_loop())
-        self.reader = WebSocketReader(self.incoming, MAX_FRAME_BYTES, compress=False, decode_text=False)
+        self.reader = WebSocketReader(self.incoming, _TOO_LARGE_BYTES, compress=False, decode_text=False)
         request.protocol.set_parser(self.reader)
         request.protocol.keep_alive(False)

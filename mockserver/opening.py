@@ -105,7 +105,7 @@ def update(session: ServerSession, asked: Event) -> None:
         raise Refusal("model_update_unsupported", "the model cannot be changed", section="4.1")
     if new.ref_audio != old.ref_audio:
         raise Refusal("ref_audio_update_unsupported", "the reference audio cannot be changed", section="4.1")
-    if new.raw.get("voice") != old.raw.get("voice") and session.input.appends:
+    if new.voice != old.voice and session.input.appends:
         raise Refusal("voice_update_after_audio_unsupported", "audio was appended", section="4.1")
     if session.dialect.input_clock and "clock" in new.extra and new.clock != old.clock:
         raise Refusal("input_clock_update_unsupported", "the clock cannot be changed", section="6.7")

@@ -156,6 +156,37 @@ def test_frames_that_break_the_limits_of_the_websocket_end_it_with_their_code(
     assert [v.name for v in violations] == [rule]
 
 
+def test_a_frame_of_just_the_limit_costs_the_event_alone(serve: Any, bare: Any) -> None:
+    async def main() -> Any:
+        async with serve() as server, bare(server.url) as client:
+            await client.open()
+            await client.socket.send(b"x" * 16 * 1024 * 1024, text=True)
+            await asyncio.sleep(0.1)
+            await client.send("session.heartbeat")
+            await asyncio.sleep(0.1)
+            return client.names, client.events[2][1]["error"]["code"]
+
+    names, code = run_virtual(main)
+    assert code == "event_too_large"
+    assert names[2:] == ["error", "session.heartbeat_ack"]
+
+
+def test_subprotocols_are_neither_selected_nor_told_where_a_key_may_stand_in_them(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    offered = [websockets.Subprotocol("realtime"), websockets.Subprotocol("openai-insecure-api-key.sk-1234")]
+
+    async def main() -> Any:
+        async with serve() as server:
+            url = f"{server.url}?duplex=1&autostart=0"
+            async with websockets.connect(url, subprotocols=offered, proxy=None, compression=None) as socket:
+                return socket.subprotocol, json.dumps([entry.data for entry in server.journal.of("open")])
+
+    selected, opened = run_virtual(main)
+    assert selected is None
+    assert "sk-1234" not in caplog.text + opened
+
+
 def test_http_endpoints_answer(serve: Any) -> None:
     async def main() -> Any:
         async with serve() as server, aiohttp.ClientSession() as http:

@@ -181,3 +181,31 @@ def test_event_ids_are_unique_and_sequence_numbers_rise_by_one(talk: Any) -> Non
 
     assert len({e["event_id"] for e in t.events}) == len(t.events)
     assert [e["server_event_seq"] for e in t.events[1:]] == list(range(1, len(t.events)))
+
+
+def test_what_is_only_accepted_is_echoed_and_ga_spellings_are_read(talk: Any) -> None:
+    t = talk().open(
+        tracing="auto",
+        input_audio_transcription={"model": "whisper-1"},
+        audio={"output": {"voice": "cedar", "speed": 1.1}},
+        overlap_policy="barge_in_on_speech",
+        overlap_short_ack_ms=500,
+        extra_body={
+            "auto_response": True,
+            NATIVE: True,
+            "overlap_policy": "auto",
+            "overlap_short_ack_ms": 600,
+        },
+    )
+
+    told = t.events[0]["session"]
+    assert (told["tracing"], told["input_audio_transcription"]) == ("auto", {"model": "whisper-1"})
+    assert (told["voice"], told["speed"]) == ("cedar", 1.1)
+    assert (told["overlap_policy"], told["overlap_short_ack_ms"]) == ("auto", 600)
+    assert (
+        talk(profile="engine").open(overlap_policy="auto").events[0]["session"]["overlap_policy"]
+        == "listen_only"
+    )
+
+    t.append().send("session.update", session={"audio": {"output": {"voice": "marin"}}})
+    assert t.errors == ["voice_update_after_audio_unsupported"]
