@@ -185,8 +185,6 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
     if clock not in (None, "input"):
         raise Refusal("input_clock_unsupported", 'clock must be "input"', section="6.7", fatal=True)
     named = session.get("session_id") or session.get("id")
-    policy = extra.get("overlap_policy", session.get("overlap_policy"))
-    policies = OVERLAP_POLICIES | ({"auto"} if dialect.letter == "J" else frozenset())
     model = session.get("model")
     return Config(
         raw=session,
@@ -213,7 +211,7 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
         extra=extra,
         clock=clock,
         silence_off=dialect.input_clock and extra.get("silence_continuation") is False,
-        overlap_policy=policy if isinstance(policy, str) and policy in policies else "listen_only",
+        overlap_policy=_overlap_policy(session, extra, dialect),
         voice=given(session.get("voice"), audio_out.get("voice")),
         speed=given(session.get("speed"), audio_out.get("speed")),
     )
@@ -228,6 +226,12 @@ def _modalities(session: Event, dialect: Dialect) -> list[str]:
             "invalid_session_config", "modalities must be a list of strings", section="4.1", fatal=True
         )
     return ["text", "audio"]
+
+
+def _overlap_policy(session: Event, extra: Event, dialect: Dialect) -> str:
+    asked = extra.get("overlap_policy", session.get("overlap_policy"))
+    known = OVERLAP_POLICIES | ({"auto"} if dialect.letter == "J" else set())
+    return asked if isinstance(asked, str) and asked in known else "listen_only"
 
 
 def _refuse_detection(detection: Any, dialect: Dialect) -> None:
