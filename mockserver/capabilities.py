@@ -170,13 +170,7 @@ def read_config(session: Event, *, dialect: Dialect, query_model: str | None, na
             echoes=True,
         )
     _refuse_detection(session.get("turn_detection", audio_in.get("turn_detection")), dialect)
-    for key in SERVER_OWNED & extra.keys():
-        raise Refusal(
-            "invalid_duplex_runtime_config", f"{key} is owned by the server", section="4.3", fatal=True
-        )
-    for source in (session, extra):
-        if "ref_audio_path" in source or "tts_ref_audio_path" in source:
-            raise Refusal("unsupported_ref_audio_path", "paths are refused", section="4.2", fatal=True)
+    _refuse_keys(session, extra)
     modalities = _modalities(session, dialect)
     candidates = (session.get("ref_audio"), extra.get("ref_audio"), extra.get("tts_ref_audio"))
     ref_audio = next((value for value in candidates if isinstance(value, str) and value), None)
@@ -226,6 +220,16 @@ def _modalities(session: Event, dialect: Dialect) -> list[str]:
             "invalid_session_config", "modalities must be a list of strings", section="4.1", fatal=True
         )
     return ["text", "audio"]
+
+
+def _refuse_keys(session: Event, extra: Event) -> None:
+    for key in SERVER_OWNED & extra.keys():
+        raise Refusal(
+            "invalid_duplex_runtime_config", f"{key} is owned by the server", section="4.3", fatal=True
+        )
+    for source in (session, extra):
+        if "ref_audio_path" in source or "tts_ref_audio_path" in source:
+            raise Refusal("unsupported_ref_audio_path", "paths are refused", section="4.2", fatal=True)
 
 
 def _overlap_policy(session: Event, extra: Event, dialect: Dialect) -> str:
