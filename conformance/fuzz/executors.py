@@ -6,8 +6,11 @@ not depend on the executor. A worker that dies costs nothing but time: its block
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
@@ -105,6 +108,21 @@ def killed(block: Block) -> BlockResult:
     return BlockResult((case,), 0.0)
 
 
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Signals are handled as before: Ray puts handlers of its own in, and its SIGTERM ends the process on the spot."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # one that Python did not set cannot be set again
+                signal.signal(number, handler)
+
+
 def on_ray(
     blocks: Iterable[Block], play: Play, jobs: int, address: str | None
 ) -> Generator[BlockResult, None, None]:
@@ -121,12 +139,13 @@ def on_ray(
     except ImportError:
         raise ConfigurationError("--executor ray needs the extra `cluster` (pip install ray)") from None
     try:
-        ray.init(
-            address=address,
-            **({} if address else {"num_cpus": jobs, "include_dashboard": False}),
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with _own_signals():
+            ray.init(
+                address=address,
+                **({} if address else {"num_cpus": jobs, "include_dashboard": False}),
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigurationError(f"--executor ray: {error}") from None
     try:

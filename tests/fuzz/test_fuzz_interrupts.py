@@ -9,8 +9,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from conformance import scratch
 from conformance.commands import app
 from conformance.fuzz import campaign, telling
 from conformance.fuzz.case import Block, BlockResult, CaseResult, Found
+from conformance.fuzz.executors import Play
 from conformance.outcome import Finding, Outcome
 from conformance.pool import interrupted_by_sigterm
 from conformance.scratch import remove_leftovers
@@ -148,6 +151,41 @@ def test_a_killed_campaign_leaves_a_summary_no_worker_and_a_folder_for_the_next_
     remove_leftovers.cache_clear()
     with scratch.scratch_folder() as folder:
         assert list(place.iterdir()) == [folder]
+
+
+class _Ray:
+    """As much of Ray as a campaign takes; like Ray it handles SIGTERM by itself."""
+
+    exceptions = SimpleNamespace(WorkerCrashedError=ArithmeticError)
+    shut_down = False
+
+    def init(self, **given: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def remote(self, **given: object) -> Callable[[Play], SimpleNamespace]:
+        return lambda play: SimpleNamespace(remote=play)
+
+    def get(self, result: BlockResult) -> BlockResult:
+        signal.raise_signal(signal.SIGTERM)
+        return result
+
+    def shutdown(self) -> None:
+        self.shut_down = True
+
+
+def test_under_ray_sigterm_ends_the_campaign_with_a_summary_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = _Ray()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(campaign, "play_block", lambda block: BlockResult((), 0.0))
+
+    with interrupted_by_sigterm():
+        plan = campaign.Plan(3, cases=60, executor="ray")
+        tally = campaign.run_campaign(plan, save=tmp_path, on_block=lambda tally, fresh: None)
+
+    assert (tally.interrupted, ray.shut_down) == (True, True)
+    assert told(tmp_path)["interrupted"] is True
 
 
 def test_a_hang_up_that_is_ignored_stays_so() -> None:
