@@ -185,7 +185,9 @@ def _fragments(text: str, required: tuple[str, ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in required:
         match = re.search(
-            rf"[\"']?{name}[\"']?\s*[:=]\s*[\"']?([+-]?[0-9]+(?:\.[0-9]+)?)(?![0-9.]|\s*/)", text
+            rf"[\"']?{name}[\"']?\s*[:=]\s*[\"']?"
+            r"([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![0-9.]|\s*/)",
+            text,
         )
         if match is not None:
             found[name] = match[1]

@@ -23,7 +23,7 @@ _FRAGMENT: Final = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _TRAILING_COMMA: Final = re.compile(r",(\s*[}\]])")
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?\s*")
 _BARE: Final = re.compile(
-    r"""["']?\s*(?P<number>[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)["']?+"""
+    r"""["']?(?P<number>[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)["']?+"""
     # What follows may show that this is a part of something else: 2.5.1, 2x, 2/5, 2,5, 0, 1 or 2, 2-3, 2 out of 5.
     r"""(?![\w.%]|\s*(?:/|,\s*[0-9]|(?:[-\u2013\u2014~]|to|or|of)\s*[0-9]|out\s+of\b))"""
 )

@@ -192,6 +192,7 @@ def test_which_of_two_values_under_one_name_counts_is_left_open() -> None:
 
 def test_a_bare_number_with_a_plus_or_behind_other_digits_is_read_as_the_client_reads_it() -> None:
     assert read_verdict("content", '{"content_score": "+2"', "stop").scores == {"content_score": 2.0}
+    assert read_verdict("content", '"content_score": 2e-1', "stop").scores == {"content_score": 0.2}
     doubled = '"content_score": "\N{FULLWIDTH DIGIT ONE}", "content_score": 03'
     assert read_verdict("content", doubled, "stop").scores == {"content_score": 3.0}
 
