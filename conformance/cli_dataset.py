@@ -27,7 +27,7 @@ def dataset(
 
     try:
         made = make_dataset(folder, per_split=per_split, seed=seed)
-    except (ConfigurationError, OSError) as error:
+    except ConfigurationError as error:
         print(f"conformance: {error}", file=sys.stderr)
         raise typer.Exit(int(Exit.USAGE)) from None
     print(f"{len(made)} samples in {folder}/data: {', '.join(made)}")

@@ -363,7 +363,9 @@ def bundle(
             header=header or [],
             environment=os.environ,
         ).headers
-        names = pack(sources, out, environment=environment(), secrets=secrets, media=media)
+        names, large = pack(sources, out, environment=environment(), secrets=secrets, media=media)
     except ConfigurationError as error:
         raise refused(str(error)) from None
+    for line in large:
+        print(line, file=sys.stderr)
     print(f"{out}: {len(names)} file(s), masked")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from conformance.clients import builtin
 from conformance.clients.job import voice_bytes, write_video
@@ -47,13 +49,26 @@ def make_dataset(folder: Path, *, per_split: int, seed: int) -> list[str]:
             if not write_video(film, one.frames):
                 raise ConfigurationError("PyAV is not installed: pip install 'duplex-conformance[dataset]'")
             row["video"] = {"bytes": film.read_bytes(), "path": film.name}
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        write_splits(rows, folder)
+        _write(rows, voice_bytes(builtin.reference_voice(options)), folder)
     except ImportError as error:
         raise ConfigurationError(f"{error}: pip install 'duplex-conformance[dataset]'") from error
-    (folder / VOICE).write_bytes(voice_bytes(builtin.reference_voice(options)))
+    except OSError as error:
+        raise ConfigurationError(f"{folder}: cannot be written: {error.strerror or error}") from error
     return [f"{sample.split}/{sample.id}" for sample in samples]
+
+
+def _write(rows: Sequence[Mapping[str, Any]], voice: bytes, folder: Path) -> None:
+    """Beside its place first: a folder with half of it would be refused the next time."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name[:64]}.") as half:
+        whole = Path(half) / "made"
+        whole.mkdir()
+        write_splits(rows, whole)
+        (whole / VOICE).write_bytes(voice)
+        folder.mkdir(exist_ok=True)
+        for made in whole.iterdir():
+            made.rename(folder / made.name)
 
 
 def _sample(split: str, sample_id: str) -> SampleSpec:

@@ -62,7 +62,8 @@ def read_source(path: Path) -> Source:
     """
     try:
         if not path.is_file():
-            raise _unusable(str(path), "no such file", "give the path of a .yaml file")
+            found = "a folder" if path.is_dir() else "no regular file" if path.exists() else "no such file"
+            raise _unusable(str(path), found, "give the path of a .yaml file")
         with path.open("rb") as stream:
             raw = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:

@@ -7,12 +7,21 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import IO
 
 from conformance.exits import Exit
 
 
 def publish(path: Path, content: bytes) -> None:
-    """Write bytes through a temporary file beside the target and an atomic rename.
+    """Write bytes; see `publish_by`.
+
+    Raises OSError: the folder cannot be made or written; no half-written file is left.
+    """
+    publish_by(path, lambda file: file.write(content))
+
+
+def publish_by(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file through a temporary one beside it and an atomic rename.
 
     A run that is killed leaves the old file or the new one; a CI system never reads half of one. A target
     that is no regular file (`/dev/stdout`, a pipe) is written to directly, since a rename would replace it.
@@ -20,17 +29,18 @@ def publish(path: Path, content: bytes) -> None:
     Raises OSError: the folder cannot be made or written; no half-written file is left.
     """
     if path.exists() and not path.is_file():
-        path.write_bytes(content)
+        with path.open("wb") as file:
+            write(file)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.", suffix=".part")
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            write(file)
         temporary.chmod(0o644)  # mkstemp makes it private; a CI system's collector may be another user
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 

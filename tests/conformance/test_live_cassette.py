@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import zipfile
 from pathlib import Path
@@ -387,7 +389,7 @@ def test_a_bundle_holds_the_run_masked_and_no_media_unless_asked(
     (run / "notes.exe").write_text("not taken")
     out = tmp_path / "b.zip"
 
-    names = bundle(
+    names, _ = bundle(
         [run, recorded["july"].parent], out, environment={"python": "3"}, secrets=HEADERS, media=False
     )
 
@@ -399,6 +401,38 @@ def test_a_bundle_holds_the_run_masked_and_no_media_unless_asked(
     assert "me:pw" not in told
     with pytest.raises(ConfigurationError, match="nothing to pack"):
         bundle([tmp_path / "run" / "notes.exe" / ".."][:0], out, environment={}, secrets={}, media=False)
+
+
+def test_a_bundle_keeps_folders_of_one_name_apart_and_tells_what_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in ("monday", "tuesday"):
+        (tmp_path / day / "out").mkdir(parents=True)
+        (tmp_path / day / "out" / "trace.ndjson").write_text(f"{day}\n")
+    (tmp_path / "monday" / "out" / "large.ndjson").write_text("x" * 100)
+    monkeypatch.setattr("conformance.live.bundle.MAX_FILE_BYTES", 99)
+    monkeypatch.chdir(tmp_path / "monday" / "out")
+    out = tmp_path / "b.zip"
+
+    names, large = bundle(
+        [Path(), tmp_path / "tuesday" / "out"], out, environment={}, secrets={}, media=False
+    )
+
+    assert names == ["out/trace.ndjson", "2-out/trace.ndjson", "sessions.txt", "environment.json"]
+    assert large == ["out/large.ndjson: left out, 100 bytes"]
+    with zipfile.ZipFile(out) as packed:
+        assert packed.read("2-out/trace.ndjson") == b"tuesday\n"
+        assert packed.read("sessions.txt").decode() == large[0] + "\n"
+    before = out.read_bytes()
+    monkeypatch.setattr("zipfile.ZipFile.writestr", no_space)
+    with pytest.raises(ConfigurationError, match=r"b\.zip: No space left on device"):
+        bundle([Path()], out, environment={}, secrets={}, media=False)
+    assert out.read_bytes() == before
+    assert [path.name for path in tmp_path.glob("*.zip*")] == ["b.zip"]
+
+
+def no_space(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.shared_data

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from client.dataset import load_dataset
@@ -38,3 +41,17 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 
     assert done.exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_that_cannot_be_filled_is_not_left_half_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("conformance.made_dataset.write_splits", full)
+    done = CliRunner().invoke(app, ["dataset", str(tmp_path / "made")])
+
+    assert done.exit_code == 2
+    assert done.output == f"conformance: {tmp_path}/made: cannot be written: No space left on device\n"
+    assert list(tmp_path.iterdir()) == []

@@ -634,5 +634,5 @@ def test_a_syntax_error_names_its_line(raw: bytes, line: int, tmp_path: Path) ->
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"nowhere.yaml: no such file"):
         load_scenarios(tmp_path / "nowhere.yaml")
-    with pytest.raises(ScenarioError, match="no such file"):
+    with pytest.raises(ScenarioError, match=r"a folder; give the path of a \.yaml file"):
         load_scenarios(tmp_path)
