@@ -88,7 +88,7 @@ def write_whole(path: Path, content: Any) -> None:
     """
     _make(path.parent)
     part = path.with_name(path.name + ".part")
-    text = _indented(content)
+    text = indented(content)
     try:
         part.write_bytes(text + b"\n")
         part.replace(path)
@@ -98,7 +98,7 @@ def write_whole(path: Path, content: Any) -> None:
         _remove(part)
 
 
-def _indented(content: Any) -> bytes:
+def indented(content: Any) -> bytes:
     """JSON, laid out. Raises ValueError, TypeError: there is none for the content, a NaN for one."""
     try:
         text = orjson.dumps(content, option=orjson.OPT_INDENT_2)

@@ -6,9 +6,10 @@ The library's own message is a box under a usage text, and leaves out what was f
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 import typer
 from typer.exceptions import TyperException
@@ -25,6 +26,7 @@ def enter(app: typer.Typer, program: str) -> NoReturn:
     2 for wrong usage and for a standard output that cannot be written, 130 for Ctrl-C.
     """
     open_closed_streams()
+    spell_out(sys.stdout)
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -52,6 +54,12 @@ def open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays open
+
+
+def spell_out(stream: TextIO) -> None:
+    """What a terminal's encoding does not have is spelled out, as on standard error: no reason to end with a stack."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="backslashreplace")
 
 
 def end_without_output(program: str, error: OSError) -> NoReturn:

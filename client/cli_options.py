@@ -316,10 +316,10 @@ def print_rows(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def print_json(content: object) -> None:
-    """Indented JSON on stdout."""
-    import orjson
+    """Indented JSON on stdout; what has no UTF-8, as a folder's name may, becomes `?` as in files."""
+    from client.artifacts import indented
 
-    typer.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
+    typer.echo(indented(content).decode())
 
 
 def listed(values: list[str] | None) -> list[str]:

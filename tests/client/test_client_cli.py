@@ -24,7 +24,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from client.cli import app
-from client.cli_options import complain
+from client.cli_options import complain, print_json
 from client.progress import Estimate, PlainProgress, TerminalProgress, ending, in_short, minutes, summary_rows
 from client.run_result import RunResult, SampleRecord
 from conformance.clock import run_virtual
@@ -405,6 +405,12 @@ def test_progress_that_nobody_reads_any_more_ends_no_run(monkeypatch: pytest.Mon
 
     assert sys.stderr.name == os.devnull
     sys.stderr.close()
+
+
+def test_json_of_a_folder_whose_name_is_no_utf8_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"folder": os.fsdecode(b"b\xff"), "tokens": 2**70})
+
+    assert json.loads(capsys.readouterr().out) == {"folder": "b?", "tokens": 2**70}
 
 
 def test_the_bar_shows_samples_in_work_and_keeps_failures_above_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import errno
+import io
 import os
 import sys
 from typing import Annotated
@@ -11,7 +12,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from client.cli_entry import enter, open_closed_streams
+from client.cli_entry import enter, open_closed_streams, spell_out
 
 
 class Pace(enum.StrEnum):
@@ -100,6 +101,18 @@ def test_an_output_that_cannot_be_written_is_no_failed_sample(
         enter(_app(OSError(number, os.strerror(number))), "program")
 
     assert capsys.readouterr().err == f"program: output cannot be written: {os.strerror(number)}\n"
+
+
+def test_what_the_terminal_cannot_show_is_spelled_out() -> None:
+    plain, careful = io.BytesIO(), io.BytesIO()
+    terminal = io.TextIOWrapper(plain, "latin-1", "strict", write_through=True)
+    other = io.TextIOWrapper(careful, "latin-1", "replace", write_through=True)
+
+    for stream in (terminal, other):
+        spell_out(stream)
+        stream.write("\u4ed6.")
+
+    assert (plain.getvalue(), careful.getvalue()) == (b"\\u4ed6.", b"?.")
 
 
 def test_a_stream_that_was_closed_before_the_start_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

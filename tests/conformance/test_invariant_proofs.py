@@ -108,7 +108,7 @@ BREAKS: list[tuple[str, Rewrite]] = [
     ),
     (
         "torn-artifact",
-        Rewrite("client.artifacts:write_whole", "_indented(content)", "b'{'"),
+        Rewrite("client.artifacts:write_whole", "indented(content)", "b'{'"),
     ),
     (
         "padding-after-settle",
@@ -193,7 +193,7 @@ def test_an_invariant_of_attempts_can_fail(finding: str, faults: list[FaultBase]
 
 def test_a_key_that_the_server_repeats_is_masked_by_the_client_and_found_where_it_is_not() -> None:
     echo = _clean(faults=[ErrorEvent(message=f"no such key: {SECRET}")])
-    unmasked = Rewrite("client.result:masked", "text.replace(secret, MASK)", "text")
+    unmasked = Rewrite("client.masking:masked", "text.replace(secret, MASK)", "text")
 
     assert _run(echo).outcome is Outcome.PASS
     result = _run(echo, unmasked)
