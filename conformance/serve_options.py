@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from conformance.options import ConfigurationError
 from conformance.targets.mock import server_faults
 from mockserver.control_guard import MAX_TOKEN_CHARS, Guard, is_loopback
+from mockserver.faults import check_played
 from mockserver.profiles import PROFILES, Profile, scripted
 from scenarios import load_catalogue, select
 from scenarios.errors import key_text, known
@@ -88,6 +89,13 @@ def served(options: ServeOptions, environment: Mapping[str, str] | None = None) 
     spec = _server_spec(options, script)
     environment = os.environ if environment is None else environment
     token, made = _token(options, environment)
+    tls = _tls(options)
+    faults = () if script is None else server_faults(script)
+    try:
+        for fault in faults:
+            check_played(fault, tls=tls is not None)
+    except ValueError as error:
+        raise ConfigurationError(f"--scenario {options.scenario!r}: {error}") from None
     return Served(
         options=options,
         profile=scripted(spec),
@@ -95,8 +103,8 @@ def served(options: ServeOptions, environment: Mapping[str, str] | None = None) 
         decision_ms=spec.decision_ms,
         guard=Guard(options.host, token),
         token_told=made,
-        faults=() if script is None else server_faults(script),
-        tls=_tls(options),
+        faults=faults,
+        tls=tls,
         api_key=_api_key(options, environment),
         scenario=script,
     )

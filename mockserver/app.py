@@ -84,7 +84,7 @@ class MockServer:
                 raise ValueError(f"unknown profile {profile!r}; known: {', '.join(sorted(PROFILES))}")
             profile = PROFILES[profile]
         for spec in faults:
-            check_played(spec)
+            check_played(spec, tls=tls is not None)
         self.profile = profile
         self.journal = journal if journal is not None else Journal()
         self.connections: list[ConnectionInfo] = []
@@ -206,7 +206,7 @@ class MockServer:
         Returns: its position among all faults.
         Raises ValueError: the server does not play it, there are too many, or its connection is over.
         """
-        check_played(spec)
+        check_played(spec, tls=self._tls is not None)
         number = spec.connection
         if number is None or number not in self.open:
             if number is not None and number <= self.accepted:

@@ -176,7 +176,7 @@ class SlowedReading:
         self._timer: asyncio.TimerHandle | None = None
         self._backlog_since_s: float | None = None
         self._read_size: int = transport.max_size  # type: ignore[attr-defined]
-        self._step_bytes = max(1, int(bytes_per_s * READ_STEP_S))
+        self._step_bytes = min(max(1, int(bytes_per_s * READ_STEP_S)), self._read_size)
         tap.tap(self._was_read)
         transport.max_size = self._step_bytes  # type: ignore[attr-defined]
 
@@ -229,11 +229,17 @@ def _not_now() -> None:
     pass
 
 
+def _below_tls(transport: asyncio.Transport) -> asyncio.Transport:
+    """What reads the socket: asyncio's TLS, told to pause, goes on to read some 500 kB that nobody is given."""
+    tls = getattr(transport, "_ssl_protocol", None)
+    return transport if tls is None else cast(asyncio.Transport, tls._transport)
+
+
 class Reading:
     """What all faults together do to the reading of a connection: a pause beats a rate, the lowest rate the others."""
 
     def __init__(self, transport: asyncio.Transport, sock: socket.socket, tap: Ending) -> None:
-        self._transport = transport
+        self._transport = _below_tls(transport)
         self._sock = sock
         self._tap = tap
         self._wishes: dict[

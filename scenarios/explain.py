@@ -56,7 +56,7 @@ def problems_of(error: ValidationError, root: _Path, annotation: Any) -> Iterabl
             yield path, shown(detail["input"]), f"one of {context['expected']}"
         elif kind in _BOUNDS:
             bound, words = _BOUNDS[kind]
-            yield path, shown(detail["input"]), f"{words} {context[bound]:g}"
+            yield path, shown(detail["input"]), f"{words} {context[bound]:.10g}"
         else:
             yield path, shown(detail["input"]), _TYPES.get(kind, detail["msg"])
 

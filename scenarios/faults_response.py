@@ -39,7 +39,7 @@ class LateDeltas(FaultBase):
     """Text of each late transcript delta."""
     audio_ms: Annotated[int, Field(ge=0, le=1000)] = 100
     """Milliseconds of sound of each late audio delta; 0: none is sent."""
-    count: Annotated[int, Field(ge=1)] = 1
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
     """How many pairs."""
     nth: Annotated[int, Field(ge=1)] | None = 1
     """Which reply that ends after the trigger, or of the connection, counted from 1; None: every one."""
@@ -55,7 +55,7 @@ class ExtraReplyInPadding(FaultBase):
     """It begins on this padded unit of those that came in with no reply open, counted from 1."""
     text: str = "Nobody asked for this."
     """Its transcript."""
-    units: Annotated[int, Field(ge=1)] = 1
+    units: Annotated[int, Field(ge=1, le=3600)] = 1
     """How many decided units it lasts."""
     audio_ms: Annotated[int, Field(ge=0, le=1000)] = 960
     """Milliseconds of sound a unit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -15,6 +16,29 @@ def known_server_event(event: str) -> None:
     """Refuse what is no event a server sends, by logical name."""
     if event not in SERVER_EVENTS:
         raise impossible([Broken(("event",), *unknown_event(event, SERVER_EVENTS))])
+
+
+MAX_DEPTH = 100
+"""Of JSON that a fault sends: whoever writes it gives up at some 250 levels."""
+MAX_SENT_BYTES = 64 * 1024 * 1024
+"""Of one fault's frames in all."""
+
+
+def _can_be_sent(key: str, value: Any, times: int) -> None:
+    """Refuse what would cost the server its memory, or its writer of JSON."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise impossible(
+                [Broken((key,), f"nested deeper than {MAX_DEPTH} levels", f"at most {MAX_DEPTH} levels")]
+            )
+        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list)]
+        level = [item for items in inner for item in items]
+    size_bytes = len(json.dumps(value, default=str)) * times
+    if size_bytes > MAX_SENT_BYTES:
+        found = f"{times} frames of {size_bytes // times} bytes"
+        raise impossible([Broken((key,), found, f"at most {MAX_SENT_BYTES} bytes in all")])
 
 
 class LateSessionCreated(FaultBase):
@@ -123,6 +147,7 @@ class GarbageEvent(FaultBase):
         if (self.text is None) == (self.event is None):
             found = "neither `text` nor `event`" if self.text is None else "both `text` and `event`"
             raise impossible([Broken((), found, "give exactly one of text, event")])
+        _can_be_sent("text" if self.event is None else "event", self.text or self.event, self.times)
         return self
 
 
@@ -144,6 +169,7 @@ class UnknownEvent(FaultBase):
             raise impossible(
                 [Broken(("type",), f"{self.type!r} is an event of the protocol", "use garbage_event")]
             )
+        _can_be_sent("fields", self.fields, self.times)
         return self
 
 

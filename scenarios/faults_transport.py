@@ -20,7 +20,7 @@ class Buffered(FaultBase):
     """A fault of reading: it bites only where the kernel's buffers are small."""
 
     layer: ClassVar[Layer] = Layer.TRANSPORT
-    buffer_bytes: Annotated[int, Field(ge=1024)] | None = 4096
+    buffer_bytes: Annotated[int, Field(ge=1024, le=2**30)] | None = 4096
     """SO_RCVBUF here and SO_SNDBUF at the client; None: the system's, which hold megabytes."""
 
 
@@ -41,7 +41,7 @@ class SlowReading(Buffered):
     """The peer reads its socket slowly; without a trigger from the upgrade on."""
 
     name: ClassVar[str] = "slow_reading"
-    buffer_bytes: Annotated[int, Field(ge=1024)] | None = 65_536
+    buffer_bytes: Annotated[int, Field(ge=1024, le=2**30)] | None = 65_536
     """As for `stop_reading`, and larger: a buffer of one read fills again when the kernel pleases, in its own time."""
     bytes_per_s: Annotated[int, Field(ge=64)]
     """Bytes taken from the socket a second, on average."""
@@ -162,7 +162,7 @@ class OversizeFrame(FaultBase):
     layer: ClassVar[Layer] = Layer.TRANSPORT
     size_bytes: Annotated[int, Field(ge=126, le=2**40)] = CLIENT_LIMIT_BYTES + 1
     """Length the frame's header announces."""
-    sent_bytes: Annotated[int, Field(ge=0)] = 65_536
+    sent_bytes: Annotated[int, Field(ge=0, le=CLIENT_LIMIT_BYTES)] = 65_536
     """How much of that follows; what is sent after it counts as the rest."""
 
 

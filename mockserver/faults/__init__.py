@@ -124,10 +124,19 @@ def acts_on_upgrade(spec: FaultBase) -> bool:
     return fault.asked is not Fault.asked
 
 
-def check_played(spec: FaultBase) -> None:
-    """Raises ValueError: the server does not play such a fault."""
+NOT_OVER_TLS: Mapping[str, str] = {
+    "slow_reading": "TLS reads the socket in steps of its own",
+    "half_close": "TLS ends both directions or none",
+}
+"""Faults that need a plain connection, and why."""
+
+
+def check_played(spec: FaultBase, *, tls: bool = False) -> None:
+    """Raises ValueError: the server does not play such a fault, or not over TLS."""
     if spec.name not in FAULTS:
         raise ValueError(f"the server does not play {spec.name!r}; it plays: {', '.join(sorted(FAULTS))}")
+    if tls and spec.name in NOT_OVER_TLS:
+        raise ValueError(f"{spec.name} cannot be played over TLS: {NOT_OVER_TLS[spec.name]}")
 
 
 __all__ = [

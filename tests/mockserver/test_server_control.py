@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -21,6 +22,7 @@ from scenarios.model import Reply
 
 REPLY = Reply(starts_at_unit=0, units=2, text="One two.")
 TOKEN = "a-token-of-some-length"
+NESTED = json.loads("[" * 200 + "]" * 200)
 
 
 class Api:
@@ -328,6 +330,13 @@ def test_a_reset_is_as_after_the_start(bare: Any) -> None:
             400,
             "use the logical name 'audio.delta'",
         ),
+        ({"stop_reading": {"buffer_bytes": 2**31}}, 400, "buffer_bytes: 2147483648; at most 1073741824"),
+        ({"oversize_frame": {"sent_bytes": 2**40}}, 400, "sent_bytes: 1099511627776; at most 67108864"),
+        ({"late_deltas": {"count": 10**9}}, 400, "count: 1000000000; at most 1000"),
+        ({"extra_reply_in_padding": {"units": 10**9}}, 400, "units: 1000000000; at most 3600"),
+        ({"garbage_event": {"text": "x" * 10_000, "times": 10_000}}, 400, "at most 67108864 bytes in all"),
+        ({"garbage_event": {"event": NESTED}}, 400, "event: nested deeper than 100 levels"),
+        ({"unknown_event": {"fields": {"a": NESTED}}}, 400, "fields: nested deeper than 100 levels"),
         ([], 400, "a list of 0"),
         (3, 400, "faults[0]: 3"),
         ({"a": {}, "b": {}}, 400, "faults[0]: a mapping"),

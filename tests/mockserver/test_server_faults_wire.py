@@ -107,6 +107,13 @@ def test_resuming_what_was_never_held_proves_nothing(serve: Any, bare: Any) -> N
     assert report.state == "triggered"
 
 
+def test_a_rate_far_above_any_read_holds_nobody_back(serve: Any, bare: Any) -> None:
+    client, report, _ = played(serve, bare, SlowReading(bytes_per_s=10**15), talk=heartbeats)
+
+    assert len(client.times("session.heartbeat_ack")) == 3
+    assert report.state == "triggered"
+
+
 def test_resuming_takes_a_trigger() -> None:
     with pytest.raises(ValueError, match="no trigger"):
         ResumeReading()

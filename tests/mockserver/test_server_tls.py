@@ -14,6 +14,8 @@ from conformance.clock import run_virtual
 from conformance.options import ConfigurationError
 from conformance.serve_options import ServeOptions, served
 from mockserver.app import MockServer
+from scenarios.faults import StopReading
+from scenarios.faults_transport import HalfClose, SlowReading
 from tests.conformance.live_standins import Authority
 
 KEY = "sk-of-the-stand-in"
@@ -78,3 +80,53 @@ def test_half_of_a_certificate_and_a_key_that_is_not_there_are_told(
     chosen = served(ServeOptions(tls_cert=cert, tls_key=key, api_key_env="K"), {"K": KEY})
     assert chosen.tls is not None
     assert KEY not in repr(chosen)
+
+
+def test_a_stall_bites_through_tls_and_what_tls_cannot_do_is_refused(authority: Authority) -> None:
+    trusted = ssl.create_default_context(cafile=str(authority.ca))
+    stop = StopReading(at_s=0.5, buffer_bytes=None, proof="unread")
+    opening = {
+        "type": "session.update",
+        "session": {"ref_audio": "A" * 200, "extra_body": {"auto_response": True}},
+    }
+
+    async def main() -> Any:
+        server = MockServer(
+            profile="engine", replies=[], faults=[stop], tls=authority.context("IP:127.0.0.1")
+        )
+        await server.start()
+        with pytest.raises(ValueError, match="half_close cannot be played over TLS"):
+            server.arm(HalfClose())
+        async with (
+            aiohttp.ClientSession() as http,
+            http.ws_connect(server.url + "?duplex=true", ssl=trusted) as ws,
+        ):
+            await ws.send_json(opening)
+            await asyncio.sleep(1)
+            await ws.send_json({"type": "session.heartbeat"})
+            await asyncio.sleep(3)
+            (report,) = server.fault_reports()
+            received = dict(server.connections[0].received)
+            server.release_faults()
+            await asyncio.sleep(0.1)
+            later = dict(server.connections[0].received)
+        await server.stop()
+        await asyncio.sleep(0.1)
+        return report, received, later
+
+    report, received, later = run_virtual(main)
+    assert report.state == "observed"
+    assert "session.heartbeat" not in received
+    assert later["session.heartbeat"] == 1
+    with pytest.raises(ValueError, match="slow_reading cannot be played over TLS"):
+        MockServer(profile="july", replies=[], faults=[SlowReading(bytes_per_s=1000)], tls=trusted)
+
+
+def test_a_scenario_that_tls_cannot_play_is_refused_at_the_start(authority: Authority) -> None:
+    authority.context("IP:127.0.0.1")
+    told = refused(
+        scenario="transport/slow-network[slow-reading]",
+        tls_cert=authority.folder / "server.pem",
+        tls_key=authority.folder / "server.key",
+    )
+    assert "slow_reading cannot be played over TLS" in told
