@@ -196,7 +196,7 @@ def remarks(report: RunReport) -> Iterator[str]:
     if len(warned) > WARNINGS_LIMIT:
         yield f"and {len(warned) - WARNINGS_LIMIT} more warnings, in the JSON report"
     blind = [result for result in report.results if result.outcome is Outcome.NOT_OBSERVABLE]
-    right = sum(result.virtual_s > 0 and not result.findings for result in blind)
+    right = sum(bool(result.last_events) and not result.findings for result in blind)
     if right:
         yield f"{right} of {len(blind)} not-observable were played, and nothing that shows was wrong"
     yield from unobserved_invariants(report)

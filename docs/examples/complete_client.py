@@ -1,4 +1,4 @@
-"""The minimal client with everything that it may tell: metadata of every sample, late sentences, a run result.
+"""A correct evaluation client with everything that it may tell: metadata of every sample, late sentences, a run result.
 
 conformance run --client python:docs/examples/complete_client.py:run
 conformance run --client command:"python docs/examples/complete_client.py" 'stream/*'

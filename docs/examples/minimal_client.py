@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 SHOWS = "answers"  # no metadata is to be looked for
 UNIT = 32000  # bytes of a second of sound
-SESSION = {"turn_detection": None, "extra_body": {"auto_response": True, "minicpmo45_native_duplex": True}}
+NATIVE = {"auto_response": True, "minicpmo45_native_duplex": True, "force_listen_count": 0}
 CREATED, COMMITTED, DECISION = "session.created", "input_audio_buffer.committed", "decision on the commit"
 
 
@@ -100,7 +100,8 @@ async def attempt(job, sample):
     pcm = pcm[:-2] if len(pcm) % UNIT == 0 else pcm  # so the commit has something to flush
     media = map(Path, [job.ref_audio, *sample.get("frames", [])])
     voice, *frames = [b64encode(path.read_bytes()).decode() for path in media]
-    opening = SESSION | {"model": job.model, "ref_audio": f"data:audio/wav;base64,{voice}"}
+    opening = {"model": job.model, "turn_detection": None, "extra_body": NATIVE}
+    opening["ref_audio"] = f"data:audio/wav;base64,{voice}"
     url = f"{job.url}?duplex=1&autostart=0&minicpmo45_native_duplex=1"
     session, known = Session(await connect(url, proxy=None, max_size=2**26)), None
     try:

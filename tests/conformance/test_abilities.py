@@ -208,7 +208,8 @@ def test_the_reports_tell_what_was_not_observed_and_why(played: Observation) -> 
 
 def test_how_many_unobservable_scenarios_were_played_with_nothing_wrong_is_told(played: Observation) -> None:
     blind = _judged(played, {"warnings": 0}, _without(Need.LOG))
-    unplayed, wrong = replace(blind, virtual_s=0.0), replace(blind, findings=(Finding("x", (), "a", "b"),))
-    report = RunReport((blind, unplayed, wrong), 1, "mock", "virtual", "builtin", 0.0)
-    assert next(remarks(report)) == "1 of 3 not-observable were played, and nothing that shows was wrong"
+    at_once = replace(blind, virtual_s=0.0)
+    unplayed, wrong = replace(blind, last_events=()), replace(blind, findings=(Finding("x", (), "a", "b"),))
+    report = RunReport((blind, at_once, unplayed, wrong), 1, "mock", "virtual", "builtin", 0.0)
+    assert next(remarks(report)) == "2 of 4 not-observable were played, and nothing that shows was wrong"
     assert "not-observable were" not in " ".join(remarks(replace(report, results=(unplayed,))))
