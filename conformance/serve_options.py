@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from conformance.options import ConfigurationError
 from conformance.targets.mock import server_faults
+from mockserver.arming import provable
 from mockserver.control_guard import MAX_TOKEN_CHARS, Guard, is_loopback
 from mockserver.faults import check_played
 from mockserver.profiles import PROFILES, Profile, scripted
@@ -90,7 +91,7 @@ def served(options: ServeOptions, environment: Mapping[str, str] | None = None) 
     environment = os.environ if environment is None else environment
     token, made = _token(options, environment)
     tls = _tls(options)
-    faults = () if script is None else server_faults(script)
+    faults = [] if script is None else [provable(fault) for fault in server_faults(script)]
     try:
         for fault in faults:
             check_played(fault, tls=tls is not None)

@@ -36,11 +36,12 @@ from conformance.session import check_clock, ready_client
 from conformance.targets.judge import make_judge
 from conformance.targets.mock import server_faults
 from mockserver.app import ConnectionInfo, MockServer
+from mockserver.arming import provable
 from mockserver.faults import FaultReport
 from mockserver.journal import Entry, Journal
 from mockserver.judge import JudgedSample, JudgeServer
 from scenarios import load_catalogue, load_scenarios, select
-from scenarios.faults import FaultBase, Layer, StopReading
+from scenarios.faults import Layer
 from scenarios.model import Scenario
 
 __all__ = ["DuplexServer", "NotObservableError", "run_scenario", "scenario_data", "scenario_of", "scenarios"]
@@ -155,7 +156,7 @@ class DuplexServer:
         self._server = MockServer(
             profile=scenario.server.profile,
             replies=scenario.server.reply,
-            faults=[_provable(fault) for fault in server_faults(scenario)],
+            faults=[provable(fault) for fault in server_faults(scenario)],
             seed=seed,
             decision_ms=scenario.server.decision_ms,
             journal=self._journal,
@@ -256,11 +257,6 @@ class DuplexServer:
         if self._judge is not None:
             self._judge.release_faults()
             await self._judge.stop()
-
-
-def _provable(fault: FaultBase) -> FaultBase:
-    """Without the client's socket, the proof of a stall is what the server left unread."""
-    return fault.model_copy(update={"proof": "unread"}) if isinstance(fault, StopReading) else fault
 
 
 def _on(report: FaultReport) -> str:

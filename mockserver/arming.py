@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from mockserver.connection_info import ConnectionInfo
 from mockserver.faults import Fault, FaultReport, FaultRun, FaultSet
 from mockserver.journal import Journal
-from scenarios.faults import FaultBase
+from scenarios.faults import FaultBase, StopReading
 from scenarios.faults_transport import Buffered
 
 
@@ -69,6 +69,12 @@ def refit(listener: socket.socket, faults: Sequence[FaultBase]) -> None:
     )  # the kernel doubles what it is given
     with contextlib.suppress(OSError):  # an older kernel leaves it at this size
         listener.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
+
+
+def provable(fault: FaultBase) -> FaultBase:
+    """The fault as a server alone can prove it: where nobody holds the client's socket, what is left unread proves a
+    stall, and not a write that is pending there."""
+    return fault.model_copy(update={"proof": "unread"}) if isinstance(fault, StopReading) else fault
 
 
 MAX_ARMED = 1_000

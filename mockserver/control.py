@@ -22,6 +22,7 @@ import orjson
 from aiohttp import web
 
 from mockserver.app import MockServer
+from mockserver.arming import provable
 from mockserver.connection_info import ConnectionInfo
 from mockserver.control_guard import Guard
 from mockserver.faults import FAULTS
@@ -158,7 +159,7 @@ class ControlApi:
         return self._ring.since(since, _number(request, "limit", 100, MAX_LIMIT))
 
     async def _arm(self, request: web.Request) -> dict[str, Any]:
-        spec = read_fault(await _body(request), "request")
+        spec = provable(read_fault(await _body(request), "request"))
         if spec.layer is Layer.SEAM:
             raise ApiError(409, f"{spec.name} acts on a client in the same process; a server cannot play it")
         if spec.name not in FAULTS:

@@ -19,6 +19,7 @@ from conformance.serve_options import one_scenario
 from conformance.targets.judge import make_judge
 from conformance.targets.live import endings
 from conformance.targets.mock import server_faults
+from mockserver.arming import provable
 from mockserver.faults import FaultReport
 from mockserver.journal import Journal
 from mockserver.judge import JudgedSample, JudgeServer
@@ -52,7 +53,9 @@ def proxy_until_stopped(options: ProxyOptions) -> Exit:
         written.
     """
     scenario = one_scenario(options.scenario) if options.scenario is not None else None
-    faults: list[FaultBase] = [] if scenario is None else [*server_faults(scenario), *endings(scenario)]
+    faults: list[FaultBase] = (
+        [] if scenario is None else [*map(provable, server_faults(scenario)), *endings(scenario)]
+    )
     with journal_to(options.journal) as journal:
         try:
             proxy = ProxyServer(

@@ -12,6 +12,7 @@ from conformance.serve_options import ServeOptions, served
 from conformance.serving import serve_until_stopped
 from mockserver.pace import Pace
 from mockserver.profiles import PROFILES
+from scenarios.faults import StopReading
 
 TOKEN = "a-token-of-some-length"
 
@@ -104,3 +105,10 @@ def test_a_journal_that_cannot_be_written_is_told_before_anything_is_served(tmp_
 
     with pytest.raises(ConfigurationError, match=r"--journal .*: cannot be written: No such file"):
         serve_until_stopped(options)
+
+
+def test_a_stall_of_a_scenario_is_proven_by_what_the_server_sees() -> None:
+    (fault,) = served(ServeOptions(scenario="commit/stall-at-commit"), {}).faults
+
+    assert isinstance(fault, StopReading)
+    assert fault.proof == "unread"
