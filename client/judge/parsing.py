@@ -211,12 +211,12 @@ def _named(field: Field, text: str) -> int | None:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; a name that stands in it twice with different values has all of them, so it is no number."""
-    parsed: dict[str, Any] = {}
-    for name, value in pairs:
-        if name not in parsed:
-            parsed[name] = value
-        elif (type(parsed[name]), parsed[name]) != (type(value), value):
-            parsed[name] = [*(v for n, v in pairs if n == name)]
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
+        several: dict[str, list[Any]] = {}
+        for name, value in pairs:
+            several.setdefault(name, []).append(value)
+        parsed.update({name: all_ for name, all_ in several.items() if any(one != all_[0] for one in all_)})
     return parsed
 
 

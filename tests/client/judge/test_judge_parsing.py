@@ -111,6 +111,7 @@ UNSCORED: list[tuple[str, Any, str, str]] = [
     ),
     ("hostile nesting", "chat", '{"a":' * 30_000, "Missing judge field"),
     ("hostile braces", "chat", "{" * 100_000, "Missing judge field"),
+    ("hostile names", "chat", '{"a":1' + ',"a":1,"a":2' * 8_000 + "}", "Missing judge field"),
     ("hostile pairs", "chat", "{" + "{}" * 40_000, "Missing judge field"),
 ]
 
