@@ -65,7 +65,7 @@ class ServeJournal:
         lines = b"\n".join(self._unwritten) + b"\n"
         self._unwritten.clear()
         try:
-            _write_whole_lines(self._file, lines)
+            write_whole_lines(self._file, lines)
         except OSError as error:  # a full disk must not end anybody's session
             self._file = None
             reason = error.strerror or error
@@ -84,7 +84,7 @@ def _head(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _write_whole_lines(file: io.FileIO, lines: bytes) -> None:
+def write_whole_lines(file: io.FileIO, lines: bytes) -> None:
     """Write all of it, or whole lines: a disk takes what it still has room for before it says that it is full.
 
     Raises OSError: not all of it could be written.

@@ -11,9 +11,11 @@ Long strings stand in a store beside it, `media/<first two digits>/<sha256>`, an
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +27,7 @@ from aiohttp import WSMsgType
 
 from conformance.live.server import MASK, masked
 from conformance.options import ConfigurationError
+from conformance.serve_journal import write_whole_lines
 from mockserver.upstream import Direction
 
 FORMAT = "duplex-conformance/cassette"
@@ -141,6 +144,8 @@ class CassetteTape:
         folder: of cassettes and store; made if need be.
         prefix: of the files' names; empty: `session`, and no file that is there is written over.
         headers: credentials of the run: their values never stand in a file, whoever echoes them.
+    Attributes:
+        broken: why nothing is kept any more: a full disk must not end anybody's session. Told on standard error.
     """
 
     def __init__(
@@ -153,10 +158,17 @@ class CassetteTape:
         self._began: dict[int, float] = {}
         self._paths: dict[int, Path] = {}
         self._session = 0
+        self.broken: OSError | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     def opened(self, connection: int, path: str, t_s: float) -> None:
         """A connection was made."""
+        if self.broken is not None:
+            return
+        with self._kept_while_possible():
+            self._open(connection, path, t_s)
+
+    def _open(self, connection: int, path: str, t_s: float) -> None:
         self._began[connection] = t_s
         file = self._file(self._prefix, connection) if self._prefix else self._next_session()
         self._paths[connection] = file
@@ -166,7 +178,19 @@ class CassetteTape:
             "query": told_query(urlsplit(path).query),
             "target": dict(self._target),
         }
-        file.write_bytes(orjson.dumps(head) + b"\n")
+        file.write_bytes(b"")
+        self._append(file, head)
+
+    @contextlib.contextmanager
+    def _kept_while_possible(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if self.broken is None:
+                self.broken = error
+                where = error.filename or self._folder
+                told = f"conformance: {where}: cannot be written any more: {error.strerror or error}"
+                print(f"{told}; no session is kept from here on", file=sys.stderr, flush=True)
 
     def _file(self, prefix: str, number: int) -> Path:
         return self._folder / f"{prefix}-{number}.cassette.ndjson"
@@ -186,6 +210,13 @@ class CassetteTape:
         self, connection: int, direction: Direction, kind: WSMsgType, payload: bytes, t_s: float
     ) -> None:
         """A frame went by."""
+        if self.broken is None:
+            with self._kept_while_possible():
+                self._frame(connection, direction, kind, payload, t_s)
+
+    def _frame(
+        self, connection: int, direction: Direction, kind: WSMsgType, payload: bytes, t_s: float
+    ) -> None:
         told = _KINDS.get(kind, "binary")
         line = Line(t_s - self._began[connection], direction, told, len(payload))
         if told == "text":
@@ -198,7 +229,9 @@ class CassetteTape:
 
     def ended(self, connection: int, direction: Direction, how: str, t_s: float) -> None:
         """One side's TCP connection is over."""
-        self._write(connection, Line(t_s - self._began[connection], direction, "end", how=how))
+        if self.broken is None:
+            with self._kept_while_possible():
+                self._write(connection, Line(t_s - self._began[connection], direction, "end", how=how))
 
     def _text(self, line: Line, payload: bytes) -> Line:
         try:
@@ -231,13 +264,20 @@ class CassetteTape:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f"{sha}.part")
-            part.write_bytes(data)
+            try:
+                part.write_bytes(data)
+            except OSError:
+                part.unlink(missing_ok=True)
+                raise
             part.rename(path)
         return {STORED: sha, "chars": len(text)}
 
     def _write(self, connection: int, line: Line) -> None:
-        with self._paths[connection].open("ab") as file:
-            file.write(orjson.dumps(line.to_json()) + b"\n")
+        self._append(self._paths[connection], line.to_json())
+
+    def _append(self, path: Path, data: Mapping[str, Any]) -> None:
+        with path.open("ab", buffering=0) as file:
+            write_whole_lines(file, orjson.dumps(data) + b"\n")
 
 
 def told_query(query: str) -> str:

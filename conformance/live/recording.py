@@ -42,5 +42,8 @@ async def _record(server: LiveServer, tape: CassetteTape, out: Path, port: int) 
         await stop.wait()
     finally:
         await proxy.stop()
+    if tape.broken is not None:
+        print(f"{len(proxy.connections)} session(s), not all of them in {out}", flush=True)
+        return Exit.USAGE
     print(f"{len(proxy.connections)} session(s) in {out}", flush=True)
     return Exit.FAILED if proxy.unconfirmed else Exit.PASSED

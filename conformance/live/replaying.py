@@ -166,6 +166,8 @@ async def record_against(cassette: Cassette, server: LiveServer, folder: Path) -
             raise _no_session(proxy, server, error) from error
     finally:
         await proxy.stop()
+    if tape.broken is not None:
+        raise tape.broken
     if proxy.no_slot:
         raise NoSlot(
             masked(f"{server.told()['url']}: no free session slot: {proxy.no_slot[0]}", server.headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import socket
@@ -35,6 +36,7 @@ from conformance.live.server import LiveServer
 from conformance.live.slots import NoSlot
 from conformance.options import ConfigurationError, RunOptions
 from conformance.outcome import Outcome
+from conformance.serve_journal import write_whole_lines
 from mockserver.app import MockServer
 from mockserver.proxy import ProxyServer
 from mockserver.upstream import Behind
@@ -323,6 +325,28 @@ def test_a_second_recording_leaves_the_sessions_of_the_first(tmp_path: Path) -> 
         "first",
         "second",
     ]
+
+
+def test_a_disk_that_fills_up_ends_the_recording_and_no_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = 0
+
+    def filling(file: io.FileIO, lines: bytes) -> None:
+        nonlocal written
+        written += 1
+        if written > 10:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_whole_lines(file, lines)
+
+    monkeypatch.setattr("conformance.live.cassette.write_whole_lines", filling)
+    cassette = record("july", tmp_path)
+
+    told = f"conformance: {tmp_path}: cannot be written any more: No space left on device"
+    assert capsys.readouterr().err == f"{told}; no session is kept from here on\n"
+    assert len(read_cassette(cassette).lines) == 9, "and its head"
+    answer = json.loads((tmp_path / "answers" / "RTD_Omni" / "1.json").read_text())
+    assert "A cyclist passes." in json.dumps(answer)
 
 
 BAD = [
