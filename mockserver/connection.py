@@ -113,6 +113,8 @@ class Connection:
 
     def abort(self) -> None:
         """Drop the TCP connection; the server is stopping."""
+        if not self._transport.is_closing():
+            self.ended("server", "reset")
         self._transport.abort()
 
     # -- in

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 EntryKind = Literal["open", "received", "sent", "unit", "fault", "violation", "end", "control"]
-"""open: an upgrade was accepted. received, sent: an event, in wire order; what a fault on the way to the client holds back
-(`latency`, `bandwidth`, `slicer`) stands where it was sent, not where it came. unit: a decision of the scripted model.
+"""open: an upgrade was accepted. received, sent: an event, in wire order; what a fault on the way to the client holds
+back (`latency`, `bandwidth`, `slicer`) stands where it was sent, not where it came. unit: a decision of the model.
 fault: a fault changed its state. violation: the client did what protocol.md forbids. end: the connection is over.
 control: somebody armed or disarmed a fault, or reset the server."""
 Tell = Callable[[Any], Mapping[str, Any]]

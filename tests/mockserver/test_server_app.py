@@ -296,3 +296,16 @@ async def test_a_session_runs_on_the_wall_clock_too() -> None:
     await server.stop()
 
     assert names[-3:] == ["response.done", "rate_limits.updated", "session.closed"]
+
+
+def test_a_connection_that_is_dropped_with_its_server_was_not_ended_by_the_client(bare: Any) -> None:
+    async def main() -> Any:
+        server = MockServer(profile="july", replies=[])
+        await server.start()
+        async with bare(server.url) as client:
+            await client.open()
+            await server.stop()
+            return server.journal.of("end")[0].data
+
+    data = run_virtual(main)
+    assert (data["by"], data["how"]) == ("server", "reset")
