@@ -20,6 +20,7 @@ from aiohttp import WSMessage, WSMsgType
 from mockserver.alarm import Alarm
 from mockserver.carrying import carry_out
 from mockserver.connection_info import ConnectionInfo, How
+from mockserver.far_end import far_end_closed
 from mockserver.faults import FaultRun, FaultSet
 from mockserver.faults.actions import Action, CloseReply, CloseTcp, Control, Encoded, Pong, Raw, Text
 from mockserver.faults.mechanism import Step
@@ -113,9 +114,18 @@ class Connection:
 
     def abort(self) -> None:
         """Drop the TCP connection; the server is stopping."""
-        if not self._transport.is_closing():
+        if not self.client_has_gone:
             self.ended("server", "reset")
         self._transport.abort()
+
+    @property
+    def client_has_gone(self) -> bool:
+        """Its end of the connection is closed or reset, heard of or not (tcp_states.h: 1 is established)."""
+        return (
+            self._socket.fileno() == -1
+            or self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
+            or far_end_closed(self._socket)
+        )
 
     # -- in
 

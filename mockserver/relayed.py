@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,6 @@ from aiohttp import WSMessage, WSMsgType
 from aiohttp.base_protocol import BaseProtocol
 
 from mockserver.connection import Connection
-from mockserver.far_end import far_end_closed
 from mockserver.faults.actions import CloseTcp, Control, PauseReading
 from mockserver.relay import Relay
 from mockserver.wire import Output
@@ -55,15 +53,6 @@ class RelayedConnection(Connection):
     def held(self) -> bool:
         """A fault keeps this client from being read."""
         return self.reading.paused
-
-    @property
-    def client_has_gone(self) -> bool:
-        """Its end of the connection is closed or reset, heard of or not (tcp_states.h: 1 is established)."""
-        return (
-            self._socket.fileno() == -1
-            or self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
-            or far_end_closed(self._socket)
-        )
 
     async def drained(self) -> None:
         """Wait while the client leaves unread what was written to it."""
