@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,6 +52,7 @@ def probe(
     """Ask a server what it does where the sources are uncertain; nothing is asserted."""
     from conformance.options import ConfigurationError, RunOptions
     from conformance.probing import table
+    from conformance.report.publish import deliver
     from conformance.session import check_clock, check_outputs
     from scenarios import ScenarioError, load_catalogue, select
 
@@ -65,11 +67,11 @@ def probe(
         targets = _ask(chosen, options, profile or [], elsewhere)
     except (ScenarioError, ConfigurationError) as error:
         raise _refused(str(error)) from None
-    if out is not None:
-        table.write(out, targets)
     print(table.dumps(targets) if json else "\n".join(table.lines(targets)))
+    code = deliver([] if out is None else [(out, partial(table.write, targets=targets))])
     if any(target.failed for target in targets):
-        raise typer.Exit(int(Exit.FAILED if url is None else Exit.UNAVAILABLE))
+        code = max(code, Exit.FAILED if url is None else Exit.UNAVAILABLE)
+    raise typer.Exit(int(code))
 
 
 def compare(

@@ -326,6 +326,14 @@ def test_a_question_that_cannot_be_asked_is_exit_2(words: list[str], told: str) 
     assert told in output
 
 
+def test_facts_that_cannot_be_kept_are_told_all_the_same() -> None:
+    code, output = _conformance("probe", "probes/handshake", "--profile", "july", "--out", "/dev/full")
+
+    assert code == 2
+    assert "handshake.created_after_s" in output
+    assert output.endswith("conformance: /dev/full: cannot be written: No space left on device\n")
+
+
 def test_a_server_that_is_away_is_exit_4() -> None:
     code, output = _conformance("probe", "probes/handshake", "--url", "ws://127.0.0.1:9")
 
