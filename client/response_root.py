@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -43,6 +44,16 @@ def finished_metadata(root: Path, split: str, sample_id: str) -> Mapping[str, An
         log.warning("%s/%s: an answer that cannot be read, so it is run again: %s", split, sample_id, error)
         return None
     return metadata if isinstance(sentences, list) and isinstance(metadata, dict) else None
+
+
+def refuse_score(path: Path) -> None:
+    """Keep a score that stands where an answer would be written: this is a score root. Raises OSError: saying so."""
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return
+    if isinstance(found, dict) and "family" in found:
+        raise OSError(errno.EEXIST, "found a score where the answer would be written", str(path))
 
 
 def comparable(session: SessionSettings) -> dict[str, Any]:

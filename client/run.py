@@ -20,7 +20,7 @@ from client.metrics import SampleMetrics, sample_metrics
 from client.metrics_file import METRICS, keep_metrics, kept_metrics, write_metrics
 from client.progress import reason as in_one_line
 from client.record import Observer
-from client.response_root import RunError, check_same_settings, finished_metadata, locked
+from client.response_root import RunError, check_same_settings, finished_metadata, locked, refuse_score
 from client.retry import RequestOutput, request_sample
 from client.run_result import RunResult, SampleRecord
 from client.run_settings import Planned, Progress, RunSettings, told
@@ -239,6 +239,7 @@ class Run:
         """Take an older answer away: it must not outlive a failure of the sample's new run."""
         path = artifacts.answer_path(self._settings.response_root, sample.split, sample.id)
         try:
+            refuse_score(path)
             path.unlink(missing_ok=True)
         except OSError as error:
             reason = f"old answer not removed: {error}"

@@ -336,6 +336,19 @@ def test_an_answer_that_cannot_be_written_is_told_and_costs_no_other(bench: Benc
     assert not [name for name in bench.files() if name.endswith(".part")]
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_score_in_the_place_of_an_answer_is_not_touched(bench: Bench, overwrite: bool) -> None:
+    score = bench.root / "RTD_OCR" / "1.json"
+    score.parent.mkdir(parents=True)
+    score.write_text('{"family": "rtd"}')
+
+    result = bench.run(clips(2), overwrite=overwrite)
+
+    assert outcomes(result) == ["failed", "published"]
+    assert "found a score where the answer would be written" in result.samples[0].error
+    assert (bench.connections, score.read_text()) == (1, '{"family": "rtd"}')
+
+
 def test_an_old_answer_that_cannot_be_taken_away_costs_only_its_sample(bench: Bench) -> None:
     (bench.root / "RTD_OCR" / "1.json").mkdir(parents=True)
 
