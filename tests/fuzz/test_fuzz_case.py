@@ -122,7 +122,7 @@ class Planted:
 
 def drawn_among_noise(player: CasePlayer, planted: Planted) -> dict[str, Any]:
     """A drawn session under seven drawn faults, of which five bite at least and any three of these suffice."""
-    for number in range(160, 400):
+    for number in range(240, 400):
         dice = Dice.seeded(f"seven faults {number}")
         data = draw(Kinds(judge=False, media=False), 1, number)
         if "samples" in data:

@@ -70,6 +70,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def left_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings stay as they were drawn: what a test is about is the same for small ones, which take time."""
+    monkeypatch.setattr(campaigns, "shrink", lambda found, player: found)
+
+
 def finding_of(folder: Path) -> Path:
     return next(folder.glob("wire-violation-*.yaml"))
 
@@ -173,6 +179,7 @@ def test_promoting_fills_in_what_is_known_and_asks_for_a_title(found: Path, tmp_
 NEGATIVE_ACK = Rewrite("client.session:ClientSession.acks", "r.played_ms", "-1")
 
 
+@pytest.mark.usefixtures("left_large")
 def test_a_section_of_the_protocol_explains_as_well_as_a_requirement(tmp_path: Path) -> None:
     with applied([NEGATIVE_ACK]):
         run(*FUZZ, "--save", str(tmp_path))
@@ -261,6 +268,7 @@ def test_what_nothing_explains_is_not_promoted(
     assert "'No Id' is no id" in said
 
 
+@pytest.mark.usefixtures("left_large")
 def test_shards_are_disjoint_and_merge_to_the_whole(tmp_path: Path) -> None:
     with defective("pad-as-speech"):
         for part in ("1/2", "2/2"):
@@ -291,6 +299,7 @@ def test_an_older_campaign_in_the_folder_is_told_and_its_findings_stay(tmp_path:
     assert (now["seed"], now["interrupted"], now["cases"]) == (3, False, 1)
 
 
+@pytest.mark.usefixtures("left_large")
 def test_the_case_that_is_asked_for_is_played_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[Block] = []
     found = Found(Finding("task-leak", ("R9",), "none", "one"), 7, 11, PLAIN)
@@ -300,7 +309,6 @@ def test_the_case_that_is_asked_for_is_played_and_no_other(monkeypatch: pytest.M
         return BlockResult((CaseResult(11, Outcome.FAIL, (found,), frozenset(), 1.0, 0),), 0.1)
 
     monkeypatch.setattr(campaigns, "play_block", finds)
-    monkeypatch.setattr(campaigns, "shrink", lambda found, player: found)
 
     code, said = run("fuzz", "--seed", "7", "--case", "11", "--no-judge")
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -14,7 +10,7 @@ from conformance.outcome import Outcome
 from conformance.testing import DuplexServer, run_scenario, scenario_of, scenarios
 from scenarios.model import Scenario
 
-PROJECT = Path(__file__).resolve().parents[2]
+pytest_plugins = ["pytester"]
 
 SUITE = '''
 import asyncio
@@ -82,31 +78,15 @@ def test_fails_by_itself(duplex_server):
 '''
 
 
-def test_a_test_fails_when_its_scenario_was_not_played(tmp_path: Path) -> None:
-    (tmp_path / "test_theirs.py").write_text(SUITE)
+def test_a_test_fails_when_its_scenario_was_not_played(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_theirs=SUITE)
 
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-rA",
-            "-p",
-            "conformance.pytest_plugin",
-            "-p",
-            "no:cacheprovider",
-            ".",
-        ],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(PROJECT), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = pytester.runpytest_inprocess(
+        *("-q", "-rA", "-p", "conformance.pytest_plugin", "-p", "no:cacheprovider"),
+        *("-o", "asyncio_default_fixture_loop_scope=function"),
     )
 
-    out = done.stdout
+    out = done.stdout.str()
     assert "3 failed, 2 passed" in out, out
     assert "PASSED test_theirs.py::test_all_of_it" in out
     assert "PASSED test_theirs.py::test_allowed" in out
