@@ -16,6 +16,7 @@ from aiohttp import WSMsgType
 
 from mockserver.appends import read_append
 from mockserver.capabilities import Config, read_config
+from mockserver.directing import Ignoring
 from mockserver.faults.actions import Expire, Ignore, Script
 from mockserver.playback import Ledger
 from mockserver.profiles import DIALECT_J, DIALECT_N, Dialect
@@ -73,6 +74,7 @@ class Relay:
         self.seen = Seen(opened_s)
         self.input = RelayedInput()
         self.ignored: frozenset[str] = frozenset()
+        self._ignoring = Ignoring()
         self._query = query
         self._ids = ids
         self._forward = forward
@@ -180,7 +182,7 @@ class Relay:
             return  # for the client alone: the session of the server is ended by itself
         if not isinstance(action, Ignore):
             raise TypeError(f"{type(action).__name__} cannot be carried out in front of a server")
-        self.ignored = self.ignored - action.names if action.heed else self.ignored | action.names
+        self.ignored = self._ignoring.after(action)
 
     # -- the server's side
 

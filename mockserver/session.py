@@ -126,6 +126,9 @@ class ServerSession:
         """Events take sequence numbers; not behind an overflow of the replay journal."""
         self.ignored: frozenset[str] = frozenset()
         """Client events that a fault has the session drop."""
+        self.ignoring = directing.Ignoring()
+        self.silences = 0
+        """Faults that have switched the server's silence off."""
         self._ids = ids
         self._out: list[Output] = []
         self._seq = 0

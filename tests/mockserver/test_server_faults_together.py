@@ -9,6 +9,8 @@ import pytest
 
 from conformance.clock import run_virtual
 from mockserver.faults import FaultReport
+from mockserver.proxy import ProxyServer
+from mockserver.upstream import Behind
 from scenarios.faults import (
     ErrorEvent,
     FaultBase,
@@ -19,8 +21,15 @@ from scenarios.faults import (
     ResetPeer,
     StopReading,
 )
-from scenarios.faults_response import DamagedAudio, Status
-from scenarios.faults_session import DropEvent, DuplicateEvent, LateSessionCreated, Reorder, SessionExpired
+from scenarios.faults_response import DamagedAudio, FreezeTail, Status
+from scenarios.faults_session import (
+    DropEvent,
+    DuplicateEvent,
+    IgnoreClose,
+    LateSessionCreated,
+    Reorder,
+    SessionExpired,
+)
 from scenarios.faults_transport import CloseCode, SlowClose
 from scenarios.model import Reply
 
@@ -167,3 +176,45 @@ def test_a_fault_that_is_over_waits_no_more(serve: Any, bare: Any) -> None:
 
     assert client.times("session.created") == [pytest.approx(1002, abs=0.05)]
     assert report.evidence["withheld_s"] == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.parametrize("through", ["mock", "proxy"])
+def test_what_two_faults_ignore_is_heeded_when_both_are_over(serve: Any, bare: Any, through: str) -> None:
+    faults = (IgnoreClose(at_s=0, for_s=2), IgnoreClose(at_s=1, for_s=4))
+
+    async def closes(url: str) -> list[int]:
+        async with bare(url) as client:
+            await client.open()
+            for _ in range(7):
+                if client.closed is None:
+                    await client.send("session.close")
+                await asyncio.sleep(1)
+            return [round(at_s - 1000) for at_s in client.times("session.closed")]
+
+    async def main() -> list[int]:
+        if through == "mock":
+            async with serve(*faults) as server:
+                return await closes(server.url)
+        async with serve() as server:
+            proxy = ProxyServer(Behind(server.url), faults=faults)
+            await proxy.start()
+            try:
+                return await closes(proxy.url)
+            finally:
+                await proxy.stop()
+
+    assert run_virtual(main) == [5]
+
+
+def test_silence_is_made_again_when_the_last_fault_that_forbids_it_is_over(serve: Any, bare: Any) -> None:
+    faults = (FreezeTail(for_s=1.5), FreezeTail(for_s=4))
+
+    async def main() -> Any:
+        async with serve(*faults, reply=REPLY) as server, bare(server.url) as client:
+            await client.open()
+            await asyncio.sleep(3)
+            frozen = server.open[1][1].steps.silence_off
+            await asyncio.sleep(2)
+            return frozen, server.open[1][1].steps.silence_off
+
+    assert run_virtual(main) == (True, False)
