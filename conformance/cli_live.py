@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -149,22 +148,27 @@ LIVE_ONLY = (
     "ca_file",
     "header",
     "judge_url",
+    "judge_model",
     "judge_api_key_env",
     "judge_ca_file",
+    "judge_video_mode",
     "inject",
+    "max_sessions",
     "budget_minutes",
+    "slot_wait",
     "record",
     "table",
 )
 """Options of `run` that mean something on a live server only."""
 
 
-def refuse_live_options(given: Mapping[str, object]) -> None:
-    """Raises ConfigurationError: one of them is given."""
+def refuse_live_options(context: typer.Context) -> None:
+    """Raises ConfigurationError: one of them stands on the command line."""
     from conformance.options import ConfigurationError
 
     for name in LIVE_ONLY:
-        if given.get(name):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
             raise ConfigurationError(f"--{name.replace('_', '-')} needs --target live")
 
 

@@ -223,7 +223,7 @@ def run(
                 patterns, tag, options, (server, judge), limits, files=(json, junit, table)
             )
             raise typer.Exit(int(code))
-        cli_live.refuse_live_options(context.params)
+        cli_live.refuse_live_options(context)
         code = execute(
             patterns or [],
             tag or [],

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -153,6 +155,10 @@ def check_outputs(out: Path | None, files: Sequence[Path]) -> None:
     for file in files:
         if file.is_dir():
             raise ConfigurationError(f"{file}: is a folder; a file is wanted")
+    named = [file.resolve() for file in files if file.is_file() or not file.exists()]
+    for file in named:
+        if named.count(file) > 1:
+            raise ConfigurationError(f"{file}: named for two reports; each needs a file of its own")
     for folder in dict.fromkeys([*([out] if out is not None else []), *(file.parent for file in files)]):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -160,6 +166,27 @@ def check_outputs(out: Path | None, files: Sequence[Path]) -> None:
                 pass
         except OSError as error:
             raise ConfigurationError(f"{folder}: cannot be written: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path | None) -> Iterator[None]:
+    """While this lasts no other run of ours writes there: what one removes is lost for the other's client.
+
+    Raises ConfigurationError: one does.
+    """
+    if folder is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigurationError(f"{folder}: another run writes there; name another folder") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def planned(
@@ -260,21 +287,24 @@ def execute(
     options = replace(options, files=sources)
     from conformance.expected import complaints
 
+    if options.keep_trace and options.out is None:
+        raise ConfigurationError("--keep-traces: nowhere to keep them; give --out DIR")
     texts = requirement_texts()
     to_stdout = json_path is not None and str(json_path) == "-"
     console = ConsoleReport(sys.stderr if to_stdout else sys.stdout, requirements=texts)
     if options.client.kind == "command":
         options = measured(scenarios, options, processes, console)
-    report = run_all(
-        scenarios,
-        skipped,
-        options,
-        target=target,
-        processes=processes,
-        fail_fast=fail_fast,
-        report=console,
-        plan=plan,
-    )
+    with alone_in(options.out):
+        report = run_all(
+            scenarios,
+            skipped,
+            options,
+            target=target,
+            processes=processes,
+            fail_fast=fail_fast,
+            report=console,
+            plan=plan,
+        )
     told = complaints(plan.excuses, report.results, plan.today, str(expected_failures))
     report = replace(report, complaints=told)
     console.run_finished(report)

@@ -26,7 +26,7 @@ from conformance.outcome import Outcome, RunReport, ScenarioResult
 from conformance.report import json_report, junit
 from conformance.report.publish import deliver, publish
 from conformance.requirements import requirement_texts
-from conformance.session import check_outputs, choose, environment
+from conformance.session import alone_in, check_outputs, choose, environment
 from conformance.targets.live import CutShort, LiveTarget, abilities, beyond_reach, fitted
 from scenarios.model import Scenario
 
@@ -74,6 +74,18 @@ def execute_live(
     check_outputs(options.out, outputs.files)
     if plan.target.record is not None:
         check_outputs(plan.target.record, [])
+    options = replace(options, files=sources)
+    with alone_in(options.out):
+        return _execute(scenarios, skipped, options, plan, outputs)
+
+
+def _execute(
+    scenarios: list[Scenario],
+    skipped: list[ScenarioResult],
+    options: RunOptions,
+    plan: LivePlan,
+    outputs: Outputs,
+) -> Exit:
     to_stdout = str(outputs.json) == "-"
     stream = sys.stderr if to_stdout else sys.stdout
     began = _now()
@@ -90,7 +102,6 @@ def execute_live(
         live=target,
         abilities=abilities(target),
         model=target.server.model,
-        files=sources,
         out=options.out.resolve() if options.out is not None else None,
     )
     before = asyncio.run(metrics(target.server))

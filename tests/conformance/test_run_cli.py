@@ -24,6 +24,7 @@ from conformance.cli import main
 from conformance.commands import app
 from conformance.listing import show_lines
 from conformance.options import ConfigurationError
+from conformance.session import alone_in
 from conformance.trace import Record, write_ndjson
 from scenarios import load_catalogue
 from scenarios.loader import build_scenarios
@@ -127,6 +128,31 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
     assert str(tmp_path) in result.stderr
     assert result.stdout == ""
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_two_runs_do_not_write_to_one_folder(cli: CliRunner, tmp_path: Path) -> None:
+    """Each clears what it takes for an older run's, and the other's client was blamed for what it lost."""
+    with alone_in(tmp_path):
+        result = cli.invoke(app, ["run", CLEAN, "--jobs", "1", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert result.stderr == f"conformance: {tmp_path}: another run writes there; name another folder\n"
+    assert list(tmp_path.iterdir()) == []
+    assert cli.invoke(app, ["run", CLEAN, "--jobs", "1", "--out", str(tmp_path)]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--keep-traces"], "--keep-traces: nowhere to keep them; give --out DIR"),
+        (["--max-sessions", "4"], "--max-sessions needs --target live"),
+        (["--judge-video-mode", "odd"], "--judge-video-mode needs --target live"),
+        (["--json", "x", "--junit", "./x"], "/x: named for two reports; each needs a file of its own"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(cli: CliRunner, options: list[str], told: str) -> None:
+    result = cli.invoke(app, ["run", CLEAN, *options])
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"{told}\n")
 
 
 def test_a_report_that_cannot_be_written_is_named_and_the_others_are_written(
