@@ -12,7 +12,7 @@ from typing import cast
 from aiohttp import web
 
 from mockserver.admission import Slots
-from mockserver.arming import Armed, make_listener, refit
+from mockserver.arming import Armed, in_scope, make_listener, refit
 from mockserver.connection import Connection
 from mockserver.connection_info import ConnectionInfo
 from mockserver.doorway import Doorway, forget_handlers, wanting_key
@@ -218,6 +218,8 @@ class MockServer:
         connection, session = self.open[number]
         if acts_on_upgrade(spec):
             raise ValueError(f"{spec.name} acts on the upgrade, which connection {number} has behind it")
+        if not in_scope(spec, connection.info):
+            raise ValueError(f"connection {number} is attempt {connection.info.attempt}, not {spec.attempt}")
         now_s = asyncio.get_running_loop().time()
         index = self.armed.arm(spec)
         run = self.armed.onto(

@@ -360,13 +360,15 @@ def test_a_fault_for_a_connection_that_is_over_or_upgraded_is_refused(bare: Any)
     async def play(api: Api) -> Any:
         async with bare(api.server.url):
             upgraded = await api.ask("POST", "/faults", {"never_upgrade": {"connection": 1}})
+            other = await api.ask("POST", "/faults", {"error_event": {"connection": 1, "attempt": 2}})
         await asyncio.sleep(0.1)
         over = await api.ask("POST", "/faults", {"error_event": {"connection": 1}})
         later = await api.ask("POST", "/faults", {"error_event": {"connection": 2}})
-        return upgraded, over, later
+        return upgraded, other, over, later
 
-    upgraded, over, later = controlled(play)
-    assert (upgraded[0], over[0], later[0]) == (409, 409, 200)
+    upgraded, other, over, later = controlled(play)
+    assert (upgraded[0], other[0], over[0], later[0]) == (409, 409, 409, 200)
+    assert "connection 1 is attempt 1, not 2" in other[1]["error"]["message"]
     assert "acts on the upgrade" in upgraded[1]["error"]["message"]
     assert "connection 1 is over" in over[1]["error"]["message"]
 
