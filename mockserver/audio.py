@@ -80,7 +80,9 @@ def loudness(data: bytes, fmt: str) -> float:
     if fmt == "pcm16":
         samples = np.frombuffer(data, dtype="<i2").astype(np.float32) / np.float32(32768)
     elif fmt == "pcm_f32le":
-        samples = np.frombuffer(data, dtype="<f4")
+        # Any float may come: the square of a large one is none in 32 bits, and numpy would warn of it.
+        wide = np.frombuffer(data, dtype="<f4").astype(np.float64)
+        return float(np.sqrt(np.dot(wide, wide) / len(wide)))
     else:
         samples = _G711[fmt][np.frombuffer(data, dtype=np.uint8)]
     return float(np.sqrt(np.dot(samples, samples) / len(samples)))

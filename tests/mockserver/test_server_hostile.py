@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import json
 import random
+import struct
 import time
+import warnings
 from typing import Any
 
 import orjson
+import pybase64
 import pytest
 import websockets
 
@@ -273,3 +276,15 @@ def test_units_that_the_model_has_not_decided_have_an_end(talk: Any) -> None:
         t.append()
 
     assert t.errors == ["input_backpressure"] * 3
+
+
+@pytest.mark.parametrize(("sample", "speech"), [(1e38, True), (float("inf"), True), (float("nan"), False)])
+def test_floats_that_are_no_sound_are_measured_without_a_warning(
+    talk: Any, sample: float, speech: bool
+) -> None:
+    audio = pybase64.b64encode(struct.pack("<2f", sample, sample)).decode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        t = talk().open(input_audio_format="pcm_f32le").append(audio=audio)
+
+    assert ("input_audio_buffer.speech_started" in t.names) is speech
