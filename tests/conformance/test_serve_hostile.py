@@ -227,13 +227,13 @@ def test_a_million_tiny_frames_let_other_sessions_have_their_turns(child: Child,
     ("data", "code"),
     [
         (struct.pack("!BBQ", 0x81, 0xFF, 1 << 62) + bytes(4), 1009),
-        (struct.pack("!BBQ", 0x81, 0xFF, 16 * MIB) + bytes(4), 1009),
+        (struct.pack("!BBQ", 0x81, 0xFF, 16 * MIB + 1) + bytes(4), 1009),
         (frame(b"", 3), 1002),
         (frame(b"x", first_bits=0xC0), 1002),
         (frame(b"x" * 126, 9), 1002),
         (frame(b'{"type":"session.heartbeat","x":"\xff"}'), 1007),
     ],
-    ids=["2^62 bytes", "16 MiB", "no opcode", "reserved bit", "long ping", "invalid UTF-8"],
+    ids=["2^62 bytes", "above 16 MiB", "no opcode", "reserved bit", "long ping", "invalid UTF-8"],
 )
 def test_a_frame_that_breaks_the_rules_costs_its_own_connection(child: Child, data: bytes, code: int) -> None:
     with Peer(child.port) as peer:
