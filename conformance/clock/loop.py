@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from conformance.clock.hooks import HookedLoop
-from conformance.clock.network import Network
+from conformance.clock.network import LOOK_S, Network
 from conformance.clock.selector import Events, RestingSelector
 from conformance.clock.tasks import describe, tasks_of
 from conformance.clock.transport import WatchedTransport
@@ -227,9 +227,11 @@ class VirtualLoop(HookedLoop):
                 if events:
                     return events
                 self.unrested += self._network.give_up()
-            events = self._poller.poll(0)
-            if events:
+            owed = self._network.owes_acknowledgement()
+            if events := self._poller.poll(LOOK_S if owed else 0):
                 return events
+            if owed:
+                continue
             if not self._is_held():  # a signal handler may have taken a hold
                 break
         if self._stops_at_rest:

@@ -16,12 +16,15 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from conformance.clock.sockets import HasSocketCalls, acknowledge_now, tcp_info
+from conformance.clock.sockets import HasSocketCalls, acknowledge_now, tcp_info, unacked_bytes
 
 Address = tuple[str, int]
 Pair = tuple[Address, Address]
 """Local and remote address of one end of a connection."""
 
+LOOK_S = 0.005
+"""Real time between two looks for an acknowledgement."""
+_LOOKS = 60
 # States (linux/tcp_states.h) in which the peer's FIN or RST has not arrived yet.
 _OPEN_FOR_PEER = (1, 4, 5)  # ESTABLISHED, FIN_WAIT1, FIN_WAIT2
 
@@ -37,6 +40,7 @@ class Endpoint:
         kept_back_bytes: of these, what its transport has not handed to the kernel yet.
         hand_over: has its transport hand the kernel what that takes of them.
         ended: no byte follows.
+        resumed: its transport was paused once and read on: it may be a slow reader, and will make room.
         closed: its socket is closed, or about to be.
     """
 
@@ -49,6 +53,7 @@ class Endpoint:
     hand_over: Callable[[], object] = int
     ended: bool = False
     closed: bool = False
+    resumed: bool = False
 
     @property
     def in_kernel_bytes(self) -> int:
@@ -84,6 +89,8 @@ class Network:
         self._alone: dict[Endpoint, None] = {}
         self._unread_bytes = 0
         self._miscounted = False
+        self._owed = False
+        self._looks = 0
         self.fds: set[int] = set()
         """Descriptors on which nothing can happen but what is counted here."""
 
@@ -181,8 +188,9 @@ class Network:
         What has come to rest is forgotten; what a peer that does not read holds up is asked about again.
         """
         if not (self._written or self._ended or self._connecting):
+            self._owed = False
             return False
-        moving = False
+        moving = self._owed = False
         for end in list(self._written):
             moves = self._moves(end)
             if moves is None:
@@ -200,6 +208,16 @@ class Network:
             else:
                 moving = True
         return moving
+
+    def owes_acknowledgement(self) -> bool:
+        """Does a slow reader's kernel hold back, as far as `moving` saw, the acknowledgement that lets a writer go on?
+
+        It does for 40 ms of real time, at most for 200, and nothing makes it say so while bytes lie unread. That it has
+        is no event unless there is room now, so it is looked at again and again. A peer that never reads on is not
+        waited for: a stall would cost five times as much.
+        """
+        self._looks = self._looks + 1 if self._owed else 0
+        return self._owed and self._looks < _LOOKS
 
     def acknowledge_all(self) -> None:
         for end in self._by_pair.values():
@@ -232,6 +250,8 @@ class Network:
         if sent.bytes_unsent == 0 and in_flight <= 0 and not blocked:
             return None
         if not self._is_reading(peer.fd):
+            if blocked and peer.resumed and in_flight <= 0 and unacked_bytes(end.sock) > sent.bytes_unsent:
+                self._owed = True
             return False
         if blocked:
             acknowledge_now(peer.sock)

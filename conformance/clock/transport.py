@@ -58,6 +58,7 @@ class WatchedTransport(asyncio.selector_events._SelectorSocketTransport):  # typ
     def resume_reading(self) -> None:
         if self._end is not None and self._end.peer is not None and not self.is_reading():
             self._behind = self._end.peer.unread_bytes > self._end.peer.ended
+            self._end.resumed = True
         super().resume_reading()
 
     def _read_ready__data_received(self) -> None:

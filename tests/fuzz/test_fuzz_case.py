@@ -49,6 +49,19 @@ def test_the_same_seed_gives_the_same_traces(tmp_path: Path) -> None:
     assert digests() == first
 
 
+def test_when_a_writer_goes_on_that_a_slow_reader_holds_up_is_no_matter_of_real_time(tmp_path: Path) -> None:
+    """The reader's kernel acknowledges up to 40 ms late, in which the clock jumped on by seconds."""
+    data = {
+        **PLAIN,
+        "clip": {"seconds": 2.4, "frames": True},
+        "client": {"deadlines": {"request_s": 120.0, "drain_slack_s": 10.0}},
+        "faults": [{"slow_reading": {"bytes_per_s": 4000, "on": {"received": "input_audio_buffer.append"}}}],
+    }
+    player = CasePlayer(1, tmp_path, trace=True)
+
+    assert len({player.play(data, 0).digest for _ in range(4)}) == 1
+
+
 def test_cases_do_not_depend_on_how_they_are_spread() -> None:
     blocks = [Block(4, tuple(range(start, start + 3)), Kinds()) for start in (0, 3, 6)]
 
