@@ -99,7 +99,12 @@ def _cell(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the document."""
+    """Write the document; 2 for what is no file."""
+    if len(arguments) > 1 or any(one.startswith("-") for one in arguments):
+        print(
+            f"conformance.catalogue_document: found {' '.join(arguments)!r}; allowed: FILE", file=sys.stderr
+        )
+        return 2
     target = Path(arguments[0]) if arguments else DOCUMENT
     target.write_text(render(load_catalogue()), encoding="utf-8")
     return 0

@@ -149,7 +149,7 @@ def _campaign(plan: Plan, save: Path | None, json: Path | None, *, states: bool)
     from conformance.options import RunOptions
     from conformance.pool import interrupted_by_sigterm
     from conformance.report.publish import deliver, publish
-    from conformance.session import check_clock, check_outputs
+    from conformance.session import alone_in, check_clock, check_outputs
 
     check_clock(RunOptions())
     to_stdout = json is not None and str(json) == "-"
@@ -157,7 +157,7 @@ def _campaign(plan: Plan, save: Path | None, json: Path | None, *, states: bool)
     out = sys.stderr if to_stdout else sys.stdout
     for line in older_lines(save):
         print(line, file=out)
-    with interrupted_by_sigterm():
+    with alone_in(save), interrupted_by_sigterm():
         tally = run_campaign(plan, save=save, on_block=Progress(out, plan.kinds).on_block)
     told = orjson.dumps(summary(plan, tally), option=orjson.OPT_INDENT_2) + b"\n"
     reports = [] if json is None or to_stdout else [(json, partial(publish, content=told))]

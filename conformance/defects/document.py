@@ -18,7 +18,8 @@ from conformance.defects.matrix import chosen_defects
 from conformance.defects.model import Catch, Defect, DefectResult
 from conformance.defects.red import red_rows
 from conformance.defects.runner import run_defects, run_reference
-from conformance.options import RunOptions
+from conformance.exits import Exit
+from conformance.options import ConfigurationError, RunOptions
 from conformance.session import choose
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -189,8 +190,12 @@ def _caught_by(row_line: str) -> str:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the matrix, or some defects of it, and write both documents; 1 when a defect is not caught."""
-    defects = chosen_defects(names)
+    """Run the matrix, or some defects of it, and write both documents; 1 when a defect is not caught, 2 for a name."""
+    try:
+        defects = chosen_defects(names)
+    except ConfigurationError as error:
+        print(f"conformance.defects.document: {error}", file=sys.stderr)
+        return int(Exit.USAGE)
     options = RunOptions()
     scenarios, _ = choose([], [], options)
     processes = os.cpu_count() or 1

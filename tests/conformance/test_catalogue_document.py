@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from conformance.catalogue_document import AREAS, DOCUMENT, first_sentence, render
+from conformance.catalogue_document import AREAS, DOCUMENT, first_sentence, main, render
 from scenarios import load_catalogue
 
 SCENARIOS = load_catalogue()
@@ -49,3 +51,13 @@ def test_every_area_of_the_catalogue_says_what_it_is_about() -> None:
 )
 def test_the_first_sentence_ends_at_its_full_stop(text: str, sentence: str) -> None:
     assert first_sentence(text) == sentence
+
+
+def test_an_option_is_not_taken_for_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["--help"]) == 2
+    assert capsys.readouterr().err == "conformance.catalogue_document: found '--help'; allowed: FILE\n"
+    assert list(tmp_path.iterdir()) == []

@@ -16,6 +16,7 @@ from conformance.defects.document import (
     broken_by,
     caught_through,
     listed_with_column,
+    main,
     red_of,
     render,
     requirements_of,
@@ -174,3 +175,13 @@ def test_an_own_expectation_goes_before_an_invariant_and_a_rare_defect_before_a_
     nothing = dict(red_rows([SCENARIOS["close/no-transport"]], []))
     assert nothing["`close/no-transport`"] == "**nothing**"
     assert nothing["`stream/dataset-sample`"] == NEVER_RED["stream/dataset-sample"]
+
+
+def test_a_name_that_no_defect_has_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    before = DOCUMENT.read_text("utf-8")
+
+    assert main(["nope"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("conformance.defects.document: no defect 'nope'; known: ")
+    assert told.count("\n") == 1
+    assert DOCUMENT.read_text("utf-8") == before

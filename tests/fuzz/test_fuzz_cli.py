@@ -30,6 +30,7 @@ from conformance.invariants import INVARIANTS
 from conformance.options import RunOptions
 from conformance.outcome import Finding, Outcome
 from conformance.runner import run_scenario
+from conformance.session import alone_in
 from mockserver.journal import Journal
 from scenarios import load_catalogue, load_scenario
 
@@ -379,6 +380,14 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.M
     run_campaign(Plan(1, cases=10), save=tmp_path / "at once", on_block=cut_short)
 
     assert (tmp_path / "at once" / f"{found.key}.yaml").exists(), "the summary tells of it"
+
+
+def test_two_campaigns_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    with alone_in(tmp_path):
+        code, said = run(*FUZZ, "--save", str(tmp_path))
+
+    assert (code, said) == (2, f"conformance: {tmp_path}: another run writes there; name another folder\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_campaign_that_has_no_time_plays_one_block_all_the_same() -> None:
