@@ -26,6 +26,7 @@ try:
 except ImportError as error:
     raise UnsupportedLibrary(f"websockets cannot be used: {error}; supported: {SUPPORTED}") from error
 
+from client.bounds import Budget
 from client.deadlines import DeadlineExceeded, Deadlines, bounded
 from client.evidence import SocketSample, look
 from client.masking import masked
@@ -229,6 +230,11 @@ class Connection:
             )
             return
         transport.abort()
+
+    @property
+    def budget(self) -> Budget:
+        """What was received and kept so far, against what a session may."""
+        return self._socket.budget if self._socket is not None else Budget()
 
     def close_kind(self, *, session_closed: bool) -> CloseKind:
         """How the connection ended, as far as it has."""

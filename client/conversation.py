@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from client.bounds import SessionTooLarge
 from client.connection import Connection, ConnectionLost
 from client.deadlines import DeadlineExceeded, Deadlines, Signal
 from client.engine_stats import note_stats, session_id_of
@@ -77,6 +78,9 @@ class Conversation:
             await self.connection.listen(self.take)
         except ConnectionLost as lost:
             self.session.connection_ended(f"{type(lost).__name__}: {lost}")
+        except SessionTooLarge as flood:
+            self.session.connection_ended(str(flood))
+            self.connection.abort()
         finally:
             self.session.connection_ended("the reader stopped")
             self.notify()
@@ -90,6 +94,11 @@ class Conversation:
         now_s = asyncio.get_running_loop().time()
         self.record.received(event, now_s)
         changed = self.session.receive(event, now_s)
+        if self.session.owed:
+            budget = self.connection.budget
+            budget.charged += self.session.owed
+            self.session.owed = 0
+            budget.check()
         note_stats(self.session.responses, event)
         if self.session_id is None:
             self.session_id = session_id_of(event)

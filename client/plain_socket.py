@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.protocol import Event, State
+
+from client.bounds import FRAME_CHARGE, Budget, SessionTooLarge
 
 Take = Callable[[str | bytes], None]
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
@@ -68,6 +71,7 @@ class PlainClientConnection(ClientConnection):
         super().__init__(*args, **named)
         self._take: Take | None = None
         self._failure: Exception | None = None
+        self.budget = Budget()
         self._nobody_listens = False
 
     def send_context(self, *, expected_state: State = State.OPEN) -> Any:
@@ -105,15 +109,33 @@ class PlainClientConnection(ClientConnection):
                 if self._failure is not None:
                     raise self._failure
                 take(message)
+        except ConnectionClosed:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
         finally:
             self._take, self._nobody_listens = None, True
 
     def process_event(self, event: Event) -> None:
         """As the library's, but for a message that can be handed on here."""
+        if type(event) is Frame and not self._paid(event):
+            return
         if self._nobody_listens and type(event) is Frame and event.opcode in _DATA:
             return
         if self._take is None or not self._handed_on(self._take, event):
             super().process_event(event)
+
+    def _paid(self, frame: Frame) -> bool:
+        """Charge a frame, a ping or a piece of a message too. False: one too many; the connection is dropped."""
+        budget = self.budget
+        budget.charged += len(frame.data) + FRAME_CHARGE
+        try:
+            budget.check()
+        except SessionTooLarge as flood:
+            self._take, self._failure, self._nobody_listens = None, self._failure or flood, True
+            self.transport.abort()
+            return False
+        return True
 
     def _handed_on(self, take: Take, event: Event) -> bool:
         """False: it has to be queued, being no whole message, or behind one, or not UTF-8, or one too many."""

@@ -38,8 +38,6 @@ class ResponseRecord:
     first_text_s: float | None = None
     first_audio_s: float | None = None
     last_audio_s: float | None = None
-    server_metadata: dict[str, Any] | None = None
-    """Last metadata of its deltas; stage metrics are cumulative (protocol.md 13)."""
     stage_metrics: dict[str, Any] | None = None
     """Latest figures of the engine's stages; cumulative (protocol.md 13.1)."""
     request_metrics: dict[str, Any] | None = None
@@ -67,8 +65,7 @@ class ResponseRecord:
         return mended(text[:-1] if self.half else text)
 
     def take_metadata(self, metadata: dict[str, Any]) -> None:
-        """Keep the metadata of an audio delta."""
-        self.server_metadata = metadata
+        """Keep what the metadata of an audio delta says of its duration."""
         duration = metadata.get("audio_duration_ms")
         if isinstance(duration, int | float) and self.audio_duration_ms < duration < _MAX_DURATION_MS:
             self.audio_duration_ms = duration

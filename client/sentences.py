@@ -57,6 +57,8 @@ def timed_sentences(deltas: Iterable[TextDelta]) -> list[dict[str, Any]]:
         if not pending:
             start_s = now_s
         pending += delta.text
+        if _SENTENCE_END.search(delta.text) is None:  # what was pending held no end, so only this text can
+            continue
         pieces, rest = split_sentences(pending)
         for piece in pieces:
             sentences.append(sentence(piece, start_s, max(start_s, now_s)))

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pybase64
 
 from client import wire
+from client.bounds import ERROR_CHARGE, RESPONSE_CHARGE, TEXT_CHARGE
 from client.responses import DEFAULT_OUTPUT_RATE_HZ, LISTENING, MAX_OUTPUT_RATE_HZ, ResponseRecord
 from client.sentences import TextDelta, clock_of
 from client.vocabulary import KNOWN, NOTHING, oddity
@@ -61,6 +62,8 @@ class ClientSession:
         self.strange: dict[str, None] = {}
         """The first unknown events and fields, by name."""
         self.received = 0
+        self.owed = 0
+        """Charges of what was kept since they were last collected (bounds.py)."""
         self.closing = False
         self.commit_refused = False
         self.committed = False
@@ -69,8 +72,8 @@ class ClientSession:
         self._commit_from: int | None = None
         self._deferred: frozenset[str] = frozenset()
         self._last_activity_s = 0.0
-        self._seen: set[Any] = set()
-        self._seen_before: set[Any] = set()
+        self._seen: set[int] = set()
+        self._seen_before: set[int] = set()
         self._stray_families: dict[str, str] = {}
 
     # -- what we send ---------------------------------------------------------------------------------------------
@@ -169,11 +172,10 @@ class ClientSession:
     def _is_duplicate(self, event: wire.Event) -> bool:
         """The same message once more: journal position if it has one, else its id (protocol.md 3.1)."""
         seq, event_id = event.get("server_event_seq"), event.get("event_id")
-        key: Any
         if isinstance(seq, int):
             key = seq
         elif isinstance(event_id, str) and event_id:
-            key = (event["type"], event_id)
+            key = hash((event["type"], event_id))  # an id may be long, and thousands are remembered
         else:
             return False
         if key in self._seen or key in self._seen_before:
@@ -245,6 +247,7 @@ class ClientSession:
         else:
             record = ResponseRecord(response_id, now_s, self.is_late(), rate_hz=self.output_rate_hz)
             self.responses[response_id] = record
+            self.owed += RESPONSE_CHARGE + TEXT_CHARGE * len(response_id)
             self.open_count += 1
 
     def _take_response_done(self, event: wire.Event, now_s: float) -> None:
@@ -291,6 +294,7 @@ class ClientSession:
             self.anomalies[code] += 1
             return
         self.server_errors.append(f"{code}: {message}" if message else code)
+        self.owed += ERROR_CHARGE * len(self.server_errors[-1])
         self.refused = self.refused or not self.created
         if code in wire.REFUSED_COMMIT_ERRORS and self._commit_from is not None and not self.committed:
             self.commit_refused = True
@@ -331,6 +335,7 @@ class ClientSession:
                 if response.half:
                     self.anomalies["text_cut_in_character"] += 1
         if text:
+            self.owed += TEXT_CHARGE * len(text)
             self.texts.append((TextDelta(clock_of(event, self.media_clock_ms), text), late))
 
     def _take_audio(self, event: wire.Event, response: ResponseRecord | None, now_s: float) -> None:

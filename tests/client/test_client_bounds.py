@@ -1,0 +1,73 @@
+"""A server that floods costs its own sample: what a session receives and keeps is bounded (evaluation.md 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from client import bounds
+from client.retry import request_sample
+from conformance.clock import run_virtual
+
+
+async def text(session: Any, n: int) -> None:
+    await session.send("response.audio_transcript.delta", delta="x" * 200)
+
+
+async def response(session: Any, n: int) -> None:
+    await session.send("response.created", response_id=f"r{n}")
+
+
+async def error(session: Any, n: int) -> None:
+    await session.send("error", error={"code": "e", "message": "x" * 1_000})
+
+
+async def tiny(session: Any, n: int) -> None:
+    await session.ws.send("")
+
+
+async def ping(session: Any, n: int) -> None:
+    await session.ws.ping(str(n))
+
+
+async def pieces(session: Any, n: int) -> None:
+    async def endless() -> Any:
+        while True:
+            yield "x"
+
+    await session.ws.send(endless())
+
+
+FLOODS = [text, response, error, tiny, ping, pieces]
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_ends_its_session_with_one_error_and_no_retry(
+    kit: Any, monkeypatch: pytest.MonkeyPatch, flood: Callable[[Any, int], Awaitable[None]]
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_SESSION_BYTES", 1_000_000)
+    sent = 0
+
+    async def appended(session: Any, event: dict[str, Any]) -> None:
+        nonlocal sent
+        while sent < 20_000:
+            sent += 1
+            await flood(session, sent)
+
+    async def main() -> Any:
+        peer = kit.Peer(on={"input_audio_buffer.append": appended})
+        async with peer.running():
+            return await request_sample(kit.clip(3.0), kit.settings(peer.url)), len(peer.sessions)
+
+    output, sessions = run_virtual(main)
+
+    assert not output.success
+    assert sessions == 1
+    assert "session too large: found " in output.error
+    assert output.error.endswith("; allowed: 1000000")
+    assert output.metadata["error"] == output.error
+    assert output.metadata["close"] == "forced"
+    assert output.result is not None
+    assert sum(len(item["sentence"]) for item in output.result.timed_sentences) < 1_000_000 // 256 + 200
