@@ -47,6 +47,7 @@ from client.cli_options import (
     progress_of,
     refuse,
 )
+from client.escaping import escaped
 from client.interrupt import INTERRUPTED, run_until_ended
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def print_unscored(result: EvaluationResult) -> None:
         if record.outcome != "failed" or record.error.startswith("not judged: "):
             continue
         if not (result.stopped and told in result.stopped):
-            typer.echo(f"{record.split}/{record.id} not scored: {told}")
+            typer.echo(escaped(f"{record.split}/{record.id} not scored: {told}"))
 
 
 def summarize(

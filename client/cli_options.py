@@ -329,8 +329,10 @@ def listed(values: list[str] | None) -> list[str]:
 
 def complain(line: str) -> None:
     """Tell on stderr. A reader that goes away in the middle of a run costs nothing: files and exit code tell too."""
+    from client.escaping import escaped
+
     try:
-        typer.echo(line, err=True)
+        typer.echo(escaped(line), err=True)
     except OSError:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open
 
@@ -339,7 +341,10 @@ def hear_logs() -> None:
     """Warnings of the client go to stderr, but for those that progress and the closing table tell anyway."""
     import logging
 
+    from client.escaping import EscapingFormatter
+
     handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter())
     handler.addFilter(lambda record: not getattr(record, "in_result", False))
     logger = logging.getLogger("client")
     logger.addHandler(handler)

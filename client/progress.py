@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from client.escaping import escaped
 from client.metrics import nearest_rank
 from client.run_result import RunResult
 
@@ -172,13 +173,13 @@ def in_short(record: Ended) -> str:
     line = _how(record)
     if not record.error or not record.told_at_once:
         return line
-    told = reason(record.error)
+    told = escaped(reason(record.error))
     return f"{line}: {told if len(told) <= _LONGEST_REASON else told[: _LONGEST_REASON - 1] + '…'}"
 
 
 def ending(record: Ended) -> str:
     """A line on how a sample ended, with its whole reason."""
-    return _how(record) + (f": {reason(record.error)}" if record.error else "")
+    return escaped(_how(record) + (f": {reason(record.error)}" if record.error else ""))
 
 
 def _how(record: Ended) -> str:

@@ -216,8 +216,9 @@ def sentences(texts):
             continue
         now = now if text.isspace() else clock / 1000
         start, pending = (start if pending else now), pending + text
+        opened = start  # sentences completed by one delta share their start
         while not text.isspace() and (end := re.search(r"[.!?。！？]+(?=\s|\Z)", pending)):
-            found.append({"sentence": pending[: end.end()].strip(), "start": start, "end": max(start, now)})
+            found.append({"sentence": pending[: end.end()].strip(), "start": opened, "end": max(opened, now)})
             pending, start = pending[end.end() :].lstrip(), now
     if pending.strip():
         found.append({"sentence": pending.strip(), "start": start, "end": max(start, now)})
