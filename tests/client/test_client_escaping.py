@@ -19,7 +19,7 @@ def is_tame(told: str) -> bool:
 
 
 def test_reasons_of_samples_are_escaped_and_the_record_keeps_them() -> None:
-    record = SampleRecord("RTD_Omni", "1", "failed", attempts=1, error=HOSTILE)
+    record = SampleRecord("RTD_Omni", "1", "failed", error=HOSTILE, close="lost")
 
     assert is_tame(ending(record))
     assert is_tame(in_short(record))
