@@ -47,7 +47,7 @@ FLOODS = [text, response, error, tiny, ping, pieces]
 def test_a_flood_ends_its_session_with_one_error_and_no_retry(
     kit: Any, monkeypatch: pytest.MonkeyPatch, flood: Callable[[Any, int], Awaitable[None]]
 ) -> None:
-    monkeypatch.setattr(bounds, "MAX_SESSION_BYTES", 1_000_000)
+    monkeypatch.setattr(bounds, "MAX_SESSION_BYTES", 50_000)
     sent = 0
 
     async def appended(session: Any, event: dict[str, Any]) -> None:
@@ -66,8 +66,8 @@ def test_a_flood_ends_its_session_with_one_error_and_no_retry(
     assert not output.success
     assert sessions == 1
     assert "session too large: found " in output.error
-    assert output.error.endswith("; allowed: 1000000")
+    assert output.error.endswith("; allowed: 50000")
     assert output.metadata["error"] == output.error
     assert output.metadata["close"] == "forced"
     assert output.result is not None
-    assert sum(len(item["sentence"]) for item in output.result.timed_sentences) < 1_000_000 // 256 + 200
+    assert sum(len(item["sentence"]) for item in output.result.timed_sentences) < 50_000 // 256 + 200
