@@ -33,11 +33,11 @@ async def ping(session: Any, n: int) -> None:
 
 
 async def pieces(session: Any, n: int) -> None:
-    async def endless() -> Any:
-        while True:
+    async def long() -> Any:
+        for _ in range(400):
             yield "x"
 
-    await session.ws.send(endless())
+    await session.ws.send(long())
 
 
 FLOODS = [text, response, error, tiny, ping, pieces]
