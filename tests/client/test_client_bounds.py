@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ async def pieces(session: Any, n: int) -> None:
     async def long() -> Any:
         for _ in range(400):
             yield "x"
+            await asyncio.sleep(0)  # the client has its turn: a flood from memory never waits for one
 
     await session.ws.send(long())
 
