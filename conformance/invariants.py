@@ -13,7 +13,7 @@ from conformance.invariants_attempts import ATTEMPT_INVARIANTS
 from conformance.invariants_base import Invariant, invariant
 from conformance.invariants_left import LEFT_INVARIANTS, WARNINGS, sessions_without_end
 from conformance.invariants_resume import RESUME_INVARIANTS
-from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS
+from conformance.invariants_stream import PCM_BYTES_PER_MS, STREAM_INVARIANTS, UNREAD
 from conformance.observation import Observation, PendingTask
 from conformance.outcome import Finding, Unobserved
 from conformance.overdue import longest_wait
@@ -213,7 +213,9 @@ def append_before_commit(observation: Observation) -> Iterator[Finding]:
     for entry in observation.entries_in_time:
         if entry.kind != "received" or entry.connection in committed:
             continue
-        if entry.name == "input_audio_buffer.append":
+        if entry.data.keys() & UNREAD:
+            committed.add(entry.connection)  # its session was over: nobody counted what came then
+        elif entry.name == "input_audio_buffer.append":
             received[entry.connection] = received.get(entry.connection, 0) + int(
                 entry.data.get("audio_bytes", 0)
             )

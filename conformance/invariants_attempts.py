@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ HARMLESS = frozenset({"playback_ack_too_late"})
 """Errors of the server that fail no sample (protocol.md 8.3, R35)."""
 HELD_BACK = frozenset({"latency", "bandwidth", "slicer", "limit_data"})
 """Faults that keep from the client, for a while or for good, what the server's journal holds as sent."""
+LEFT_UNSEEN = frozenset({"slow_reading"})
+"""Faults through which the server sees a client leave long after it has left: it still sends then."""
 MOMENT_S = 0.05
 """What the server sent so shortly before the end of a connection, the client may never have read."""
 ROUNDED_S = 0.002
@@ -55,7 +58,7 @@ def deterministic_failure_retried(observation: Observation) -> Iterator[Finding]
         lasted_s = (first.ended_s or first.opened_s) - first.opened_s
         if lasted_s >= observation.deadlines.request_s:
             continue
-        why = _deterministic(observation, first)
+        why = _deterministic(observation, first, _heard(observation, facts))
         if why:
             yield Finding(
                 "deterministic-failure-retried",
@@ -66,17 +69,34 @@ def deterministic_failure_retried(observation: Observation) -> Iterator[Finding]
             )
 
 
-def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
-    """What the client was told on this connection that no retry mends, in words; empty: nothing."""
+def _heard(observation: Observation, facts: SampleFacts) -> Counter[str] | None:
+    """Events by type that the client took in its first attempt; None: it does not tell."""
+    records = observation.recorder.records if observation.recorder is not None else ()
+    session = session_name((facts.split, facts.id, 1))
+    mine = [r for r in records if r.side == "client" and r.session == session]
+    if not mine:
+        return None
+    return Counter(str(r.data.get("type")) for r in mine if r.what == "received")
+
+
+def _deterministic(observation: Observation, connection: ConnectionInfo, heard: Counter[str] | None) -> str:
+    """What the client was told on this connection that no retry mends, in words; empty: nothing.
+
+    Args:
+        heard: events by type that the client took; one that was sent and not taken, behind a client that has left,
+            tells it nothing.
+    """
     if connection.how == "refused":
         return "the upgrade was refused"
-    if any(r.name in HELD_BACK and r.connection == connection.number for r in observation.faults):
+    faults = {r.name for r in observation.faults if r.connection == connection.number}
+    if faults & HELD_BACK or (heard is None and faults & LEFT_UNSEEN):
         return ""  # sent is not received
     gave_up_s = connection.opened_s + observation.deadlines.created_s
     if connection.sent.get("session.created"):
         gave_up_s = float("inf")
     ended_s = float("inf") if connection.ended_s is None else connection.ended_s
     created: set[object] = set()
+    sent: Counter[str] = Counter()
     for entry in observation.entries_in_time:
         if entry.connection != connection.number or entry.t_s > min(ended_s - MOMENT_S, gave_up_s):
             continue
@@ -85,6 +105,9 @@ def _deterministic(observation: Observation, connection: ConnectionInfo) -> str:
         if entry.kind == "sent" and entry.name == "(raw)":
             break  # behind bytes that are no frame a client hears nothing more
         if entry.kind != "sent":
+            continue
+        sent[entry.name] += 1
+        if heard is not None and sent[entry.name] > heard[entry.name]:
             continue
         if entry.name == "error":
             code = error_code(entry)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PCM_BYTES_PER_MS = 32
 UNIT_MS = 1000
 """Of a unit of the clip; less where the server declares a shorter chunk period."""
-_UNREAD = {"after_close", "ignored"}
+UNREAD = {"after_close", "ignored"}
 """What the journal says of an event that came when its session was over."""
 ALWAYS_IN_METADATA = (
     "id",
@@ -364,7 +364,7 @@ def _appends(observation: Observation, *, committed: bool) -> dict[int, list[Ent
             continue
         if entry.name == "input_audio_buffer.commit":
             seen.add(entry.connection)
-        elif entry.data.keys() & _UNREAD:
+        elif entry.data.keys() & UNREAD:
             continue
         elif entry.name == "input_audio_buffer.append" and (entry.connection in seen) is committed:
             found.setdefault(entry.connection, []).append(entry)

@@ -162,12 +162,14 @@ def errors_are_final(observation: Observation, attempts: list[Attempt]) -> Itera
             and "garbage_event" not in attempt.faults
         ):
             why = f"the server reported an error at {told[0]:.1f} s"
+        ends = [e for e in attempt.entries if e.kind == "sent" and e.name == "response.done"]
+        heard = sum(
+            name == "response.done" for _, name in attempt.received
+        )  # the others came behind a client
         failed = [
             entry.data.get("status")
-            for entry in attempt.entries
-            if entry.kind == "sent"
-            and entry.name == "response.done"
-            and entry.data.get("status") in ("failed", "incomplete", "cancelled")
+            for entry in ends[:heard]  # that had left: a slow reader sees that late
+            if entry.data.get("status") in ("failed", "incomplete", "cancelled")
             and entry.t_s - start_s_of(observation) < closing_s - 0.01
         ]
         if not why and failed and attempt.only(*DEAF, *MUTE_END, "status"):

@@ -460,3 +460,38 @@ def test_a_listen_in_the_instant_of_the_first_beat_is_no_dependence_on_pieces(tm
     player = CasePlayer(2026, tmp_path)
 
     assert player._against(player.play(data, 21907), "chunks", data, 21907)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slack_s"), [(1.4, None), (8.2, 10.0)], ids=["left-before-it", "no-pong-before-it"]
+)
+def test_a_reply_that_failed_behind_a_client_that_had_left_told_it_nothing(
+    tmp_path: Path, seconds: float, slack_s: float | None
+) -> None:
+    reply = {"starts_at_unit": 4, "units": 1, "text": "A cyclist passed.", "status": "failed"}
+    data = {
+        **BASE,
+        "clip": {"seconds": seconds, "frames": slack_s is None},
+        "server": {"reply": [reply]},
+        "faults": [{"slow_reading": {"bytes_per_s": 4000}}],
+        "client": {"deadlines": {} if slack_s is None else {"drain_slack_s": slack_s}},
+    }
+
+    played = play(build(data, "behind"), RunOptions(seed=51001), tmp_path)
+
+    assert [sample for _, sample in played.summary.samples if "failed after 2 attempt(s)" in sample]
+    assert played.findings == ()
+
+
+def test_a_clip_that_came_when_its_session_was_over_is_not_counted(tmp_path: Path) -> None:
+    data = {
+        **BASE,
+        "clip": {"seconds": 1.4},
+        "faults": [{"session_expired": {}}, {"slicer": {}}],
+        "client": {"pace": "as-fast-as-possible"},
+    }
+
+    played = play(build(data, "over"), RunOptions(seed=51001), tmp_path)
+
+    assert [sample for _, sample in played.summary.samples if "session.expired" in sample]
+    assert played.findings == ()
