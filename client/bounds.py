@@ -37,7 +37,8 @@ class Budget:
     def __init__(self) -> None:
         self.charged = 0
 
-    def check(self) -> None:
-        """Raises SessionTooLarge."""
+    def charge(self, size: int) -> None:
+        """Charge some more. Raises SessionTooLarge."""
+        self.charged += size
         if self.charged > MAX_SESSION_BYTES:
             raise SessionTooLarge(self.charged)

@@ -95,10 +95,8 @@ class Conversation:
         self.record.received(event, now_s)
         changed = self.session.receive(event, now_s)
         if self.session.owed:
-            budget = self.connection.budget
-            budget.charged += self.session.owed
-            self.session.owed = 0
-            budget.check()
+            owed, self.session.owed = self.session.owed, 0
+            self.connection.budget.charge(owed)
         note_stats(self.session.responses, event)
         if self.session_id is None:
             self.session_id = session_id_of(event)

@@ -127,10 +127,8 @@ class PlainClientConnection(ClientConnection):
 
     def _paid(self, frame: Frame) -> bool:
         """Charge a frame, a ping or a piece of a message too. False: one too many; the connection is dropped."""
-        budget = self.budget
-        budget.charged += len(frame.data) + FRAME_CHARGE
         try:
-            budget.check()
+            self.budget.charge(len(frame.data) + FRAME_CHARGE)
         except SessionTooLarge as flood:
             self._take, self._failure, self._nobody_listens = None, self._failure or flood, True
             self.transport.abort()
